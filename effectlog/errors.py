@@ -1,0 +1,172 @@
+"""Every exception and warning that effectlog raises.
+
+Two trees, so that user code's ``except Exception`` cannot swallow a control signal::
+
+    Exception
+      EffectLogError              something went wrong; the message says what to do next
+        ConfigurationError          a declaration or a setting is not usable (raised early)
+          KeyTemplateError            an effect's key can't be built from the call
+        StoreError                  the store can't be opened, read or written
+          StoreRefused                refused at open, with the reason and the advice
+          StoreClosed                 used after close, or after a fork
+        EncodingError               a value can't be stored; names its path and type
+        DecodingError               a stored value can't be rebuilt here
+        IdempotencyConflict         same idempotency key, other arguments
+        EffectConflict              same effect key, other arguments or another function
+        EffectFailed                an effect failed for good (a declared ``final`` error)
+        RunNotFound · NoSubscriber · NotInAttempt · NotInDoubt · OwnerAlive
+        RunFailed · RunCancelled · RunHeld      what ``Run.result()`` raises
+    BaseException
+      EffectLogControl            ends an attempt from inside; never catch it
+        LeaseLost                   the attempt no longer owns its run
+        AttemptOver                 the attempt is ending: no effect may start
+        EffectHeld                  an effect waits for a decision
+        RunCancelling               the run was asked to cancel
+
+Leaf module: it imports nothing of ours. Every class pickles, by keeping its constructor's
+keyword arguments in ``fields``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _rebuild(cls: type[BaseException], message: str, fields: dict[str, Any]) -> BaseException:
+    return cls(message, **fields)
+
+
+class _Fields:
+    """Message plus named fields; mixed into both trees so that both pickle and copy alike."""
+
+    fields: dict[str, Any]
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.fields = fields
+
+    def __getattr__(self, name: str) -> Any:
+        fields = self.__dict__.get("fields", {})
+        if name in fields:
+            return fields[name]
+        raise AttributeError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), str(self), self.fields)
+
+
+class EffectLogError(_Fields, Exception):
+    """Base of every ordinary error of effectlog."""
+
+
+class EffectLogControl(_Fields, BaseException):
+    """Base of the signals that end an attempt from inside.
+
+    They derive from ``BaseException`` so that ``except Exception`` in a task cannot keep a run
+    going that this worker no longer owns. Don't catch them; where you must, raise them again.
+    """
+
+
+class ConfigurationError(EffectLogError):
+    """A declaration or a setting that can't work, refused before anything is stored."""
+
+
+class KeyTemplateError(ConfigurationError):
+    """An effect's or a concurrency key can't be built; the message names function and field."""
+
+
+class StoreError(EffectLogError):
+    """The store could not be read or written. Effects that were not started do not start."""
+
+
+class StoreRefused(StoreError):
+    """The store was refused at open; the message names the reason and what to do."""
+
+
+class StoreClosed(StoreError):
+    """The log was used after it was closed, or in a forked child of the process that opened it."""
+
+
+class EncodingError(EffectLogError):
+    """A value can't be stored. Fields: ``path`` inside the value, ``type_name``."""
+
+
+class DecodingError(EffectLogError):
+    """A stored value can't be rebuilt in this process. Fields: ``path``, ``type_name``."""
+
+
+class IdempotencyConflict(EffectLogError):
+    """The idempotency key already belongs to a run with other arguments.
+
+    Fields: ``scope``, ``idempotency_key``, ``parameters`` (those that differ), ``run_id``.
+    """
+
+
+class EffectConflict(EffectLogError):
+    """An effect key was used again with other arguments or by another function.
+
+    Fields: ``run_id``, ``effect_key``, ``parameters`` (those that differ).
+    """
+
+
+class EffectFailed(EffectLogError):
+    """An effect failed for good; raised on the first execution and again on every replay.
+
+    What is raised is a subclass of this class and of the declared ``final`` type. Fields:
+    ``run_id``, ``effect_key``, ``type_name``, ``message``, ``traceback``.
+    """
+
+
+class NotInAttempt(EffectLogError):
+    """``operation_id()`` or ``current_attempt()`` was called where there is none."""
+
+
+class NotInDoubt(EffectLogError):
+    """``resolve`` was called for an effect that is not in doubt, or is being executed.
+
+    Fields: ``run_id``, ``effect_key``, ``state``, ``resolved_by``.
+    """
+
+
+class OwnerAlive(EffectLogError):
+    """``retry`` or ``cancel`` was refused; ``reason`` says why. Fields: ``run_id``, ``reason``."""
+
+
+class RunNotFound(EffectLogError):
+    """No run has this id. Field: ``run_id``."""
+
+
+class NoSubscriber(EffectLogError):
+    """No task is subscribed to the event, so nothing was recorded. Field: ``event``."""
+
+
+class RunFailed(EffectLogError):
+    """The run ended ``failed``. Fields: ``run_id``, ``type_name``, ``message``, ``traceback``."""
+
+
+class RunCancelled(EffectLogError):
+    """The run was cancelled. Field: ``run_id``."""
+
+
+class RunHeld(EffectLogError):
+    """The run waits for a decision about an effect in doubt. Fields: ``run_id``, ``effect_keys``."""
+
+
+class LeaseLost(EffectLogControl):
+    """This attempt no longer owns its run: another worker may be executing it. Field: ``run_id``."""
+
+
+class AttemptOver(EffectLogControl):
+    """The attempt is ending (body over, drained, released): no effect may start any more."""
+
+
+class EffectHeld(EffectLogControl):
+    """An effect in doubt waits for a decision; the run will be ``held``. Field: ``effect_key``."""
+
+
+class RunCancelling(EffectLogControl):
+    """The run was asked to cancel, so no further effect starts."""
+
+
+class EffectLogWarning(UserWarning):
+    """Category of every warning that effectlog gives."""
