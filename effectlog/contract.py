@@ -141,7 +141,7 @@ class Destination:
             object.__setattr__(self, "margin", _default_margin(self.retention))
         for field in _DURATIONS[1:]:
             _check_duration(self, field)
-        if self.margin > (self.retention or CAUTIOUS_HORIZON):
+        if self.retention is not None and self.margin > self.retention:
             raise _refused(self, "margin", "is longer than the retention, so nothing could ever be resent")
         object.__setattr__(self, "checked_on", _as_date(self))
 
@@ -194,7 +194,7 @@ class Destination:
         if not self.deduplicates or self.retention == FOREVER:
             return None
         if self.retention is None:
-            return CAUTIOUS_HORIZON - self.margin
+            return CAUTIOUS_HORIZON
         return self.retention - self.margin
 
     def shares_keys_with(self, other: Destination) -> bool:

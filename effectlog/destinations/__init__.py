@@ -1,0 +1,1 @@
+"""Contracts of well-known destinations."""
