@@ -1,0 +1,46 @@
+"""The one exception that encoding and decoding use inside; it collects the path while it unwinds.
+
+It never leaves the codec: the public functions turn it into ``EncodingError`` or ``DecodingError``.
+Collecting on the way out keeps paths free of charge for values that are fine.
+"""
+
+from __future__ import annotations
+
+_SHOWN_PARTS = 12
+
+
+class RefusalError(Exception):
+    """A value, or a stored form, that is refused. ``parts`` lead to it, the innermost first."""
+
+    def __init__(self, reason: str, type_name: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.type_name = type_name
+        self.parts: list[str] = []
+
+    def under(self, part: str) -> RefusalError:
+        """The same refusal, seen from one level further out."""
+        self.parts.append(part)
+        return self
+
+    @property
+    def path(self) -> str:
+        """Where it is inside the value, such as ``["items"][3].owner``; shortened when very deep."""
+        parts = self.parts[::-1]
+        if len(parts) > _SHOWN_PARTS:
+            half = _SHOWN_PARTS // 2
+            parts = [*parts[:half], "…", *parts[-half:]]
+        return "".join(parts)
+
+
+def item(key: object) -> str:
+    """The path part of one dict key or list position."""
+    shown = f'"{key}"' if isinstance(key, str) and key.isprintable() else repr(key)
+    return f"[{shown[:60]}]"
+
+
+def type_name(cls: type) -> str:
+    """A class as people write it: builtins bare, others with their module."""
+    if cls.__module__ == "builtins":
+        return cls.__qualname__
+    return f"{cls.__module__}.{cls.__qualname__}"
