@@ -14,7 +14,7 @@ Two trees, so that user code's ``except Exception`` cannot swallow a control sig
         IdempotencyConflict         same idempotency key, other arguments
         EffectConflict              same effect key, other arguments or another function
         EffectFailed                an effect failed for good (a declared ``final`` error)
-        RunNotFound · NoSubscriber · NotInAttempt · NotInDoubt · OwnerAlive
+        RunNotFound · NoSubscriber · NotInAttempt · NotInDoubt · ActionRefused
         RunFailed · RunCancelled · RunHeld      what ``Run.result()`` raises
     BaseException
       EffectLogControl            ends an attempt from inside; never catch it
@@ -23,8 +23,7 @@ Two trees, so that user code's ``except Exception`` cannot swallow a control sig
         EffectHeld                  an effect waits for a decision
         RunCancelling               the run was asked to cancel
 
-Leaf module: it imports nothing of ours. Every class pickles, by keeping its constructor's
-keyword arguments in ``fields``.
+Leaf module: it imports nothing of ours. Every class pickles with its fields.
 """
 
 from __future__ import annotations
@@ -36,35 +35,30 @@ def _rebuild(cls: type[BaseException], message: str, fields: dict[str, Any]) -> 
     return cls(message, **fields)
 
 
-class _Fields:
-    """Message plus named fields; mixed into both trees so that both pickle and copy alike."""
-
-    fields: dict[str, Any]
+class EffectLogError(Exception):
+    """Base of every ordinary error of effectlog: a message, and named fields as attributes."""
 
     def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message)
-        self.fields = fields
-
-    def __getattr__(self, name: str) -> Any:
-        fields = self.__dict__.get("fields", {})
-        if name in fields:
-            return fields[name]
-        raise AttributeError(name)
+        self.__dict__.update(fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), str(self), self.fields)
+        return _rebuild, (type(self), str(self), dict(self.__dict__))
 
 
-class EffectLogError(_Fields, Exception):
-    """Base of every ordinary error of effectlog."""
-
-
-class EffectLogControl(_Fields, BaseException):
+class EffectLogControl(BaseException):
     """Base of the signals that end an attempt from inside.
 
     They derive from ``BaseException`` so that ``except Exception`` in a task cannot keep a run
     going that this worker no longer owns. Don't catch them; where you must, raise them again.
     """
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message)
+        self.__dict__.update(fields)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), str(self), dict(self.__dict__))
 
 
 class ConfigurationError(EffectLogError):
@@ -76,7 +70,12 @@ class KeyTemplateError(ConfigurationError):
 
 
 class StoreError(EffectLogError):
-    """The store could not be read or written. Effects that were not started do not start."""
+    """The store could not be read or written. Effects that were not started do not start.
+
+    Field: ``transient``, true where trying again can help (a locked file, a lost connection).
+    """
+
+    transient: bool = False
 
 
 class StoreRefused(StoreError):
@@ -90,9 +89,15 @@ class StoreClosed(StoreError):
 class EncodingError(EffectLogError):
     """A value can't be stored. Fields: ``path`` inside the value, ``type_name``."""
 
+    path: str
+    type_name: str
+
 
 class DecodingError(EffectLogError):
     """A stored value can't be rebuilt in this process. Fields: ``path``, ``type_name``."""
+
+    path: str
+    type_name: str
 
 
 class IdempotencyConflict(EffectLogError):
@@ -101,12 +106,21 @@ class IdempotencyConflict(EffectLogError):
     Fields: ``scope``, ``idempotency_key``, ``parameters`` (those that differ), ``run_id``.
     """
 
+    scope: str
+    idempotency_key: str
+    parameters: list[str]
+    run_id: str
+
 
 class EffectConflict(EffectLogError):
     """An effect key was used again with other arguments or by another function.
 
     Fields: ``run_id``, ``effect_key``, ``parameters`` (those that differ).
     """
+
+    run_id: str
+    effect_key: str
+    parameters: list[str]
 
 
 class EffectFailed(EffectLogError):
@@ -115,6 +129,12 @@ class EffectFailed(EffectLogError):
     What is raised is a subclass of this class and of the declared ``final`` type. Fields:
     ``run_id``, ``effect_key``, ``type_name``, ``message``, ``traceback``.
     """
+
+    run_id: str
+    effect_key: str
+    type_name: str
+    message: str
+    traceback: str
 
 
 class NotInAttempt(EffectLogError):
@@ -127,33 +147,57 @@ class NotInDoubt(EffectLogError):
     Fields: ``run_id``, ``effect_key``, ``state``, ``resolved_by``.
     """
 
+    run_id: str
+    effect_key: str
+    state: str | None
+    resolved_by: str | None
 
-class OwnerAlive(EffectLogError):
+
+class ActionRefused(EffectLogError):
     """``retry`` or ``cancel`` was refused; ``reason`` says why. Fields: ``run_id``, ``reason``."""
+
+    run_id: str
+    reason: str
 
 
 class RunNotFound(EffectLogError):
     """No run has this id. Field: ``run_id``."""
 
+    run_id: str
+
 
 class NoSubscriber(EffectLogError):
     """No task is subscribed to the event, so nothing was recorded. Field: ``event``."""
+
+    event: str
 
 
 class RunFailed(EffectLogError):
     """The run ended ``failed``. Fields: ``run_id``, ``type_name``, ``message``, ``traceback``."""
 
+    run_id: str
+    type_name: str
+    message: str
+    traceback: str
+
 
 class RunCancelled(EffectLogError):
     """The run was cancelled. Field: ``run_id``."""
+
+    run_id: str
 
 
 class RunHeld(EffectLogError):
     """The run waits for a decision about an effect in doubt. Fields: ``run_id``, ``effect_keys``."""
 
+    run_id: str
+    effect_keys: list[str]
+
 
 class LeaseLost(EffectLogControl):
     """This attempt no longer owns its run: another worker may be executing it. Field: ``run_id``."""
+
+    run_id: str
 
 
 class AttemptOver(EffectLogControl):
@@ -162,6 +206,8 @@ class AttemptOver(EffectLogControl):
 
 class EffectHeld(EffectLogControl):
     """An effect in doubt waits for a decision; the run will be ``held``. Field: ``effect_key``."""
+
+    effect_key: str
 
 
 class RunCancelling(EffectLogControl):

@@ -1,0 +1,332 @@
+"""Everything that can be asked of a store, as frozen values, with what comes back.
+
+Leaf module. A store applies a batch of commands in one transaction. A command whose condition
+does not hold comes back ``Refused`` and changes nothing; the other runs of the batch go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from effectlog.model import AttemptOutcome, ErrorInfo, Policy, RunState
+    from effectlog.rows import EffectRow, NewRun, RequestClock, StoredRun
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Names one attempt of one run; what it asks counts only while that attempt owns the run."""
+
+    run_id: str
+    attempt: int
+
+
+# --- commands ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRuns:
+    """Create runs that share one idempotency key, or return those that already have it.
+
+    With ``fence`` (enqueue inside an attempt) a fenced-out attempt creates nothing.
+    """
+
+    runs: tuple[NewRun, ...]
+    scope: str
+    idempotency_key: str | None = None
+    fingerprints: str = "{}"
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLimit:
+    """A task that a claimer can execute, under all its stored names."""
+
+    names: tuple[str, ...]
+    concurrency: int | None = None
+    keyed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Take up to ``limit`` due runs (or just ``run_id``, due or not) for ``lease`` seconds.
+
+    Runs that crashed ``SUSPECT_CRASHES`` times are claimed one at most, and only with ``suspects``.
+    """
+
+    owner: str
+    worker: str
+    lease: float
+    tasks: tuple[TaskLimit, ...]
+    limit: int
+    suspects: bool = True
+    run_id: str | None = None
+
+
+SUSPECT_CRASHES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """Extend the leases of these attempts by ``lease`` seconds from the store's now."""
+
+    owner: str
+    lease: float
+    fences: tuple[Fence, ...]
+
+
+class Guard(StrEnum):
+    """Who may end an attempt: its live owner, anyone once it lapsed, or a person by force."""
+
+    OWNER = "owner"
+    LAPSED = "lapsed"
+
+
+@dataclass(frozen=True, slots=True)
+class EndAttempt:
+    """End an attempt and move its run on.
+
+    The store turns ``succeeded`` and ``failed`` into ``held`` while an effect whose policy is not
+    to resend is in doubt, and ``pending``, ``held`` and ``failed`` into ``cancelled`` where that was asked for.
+    ``on_dead`` is created in the same transaction if the run ends ``failed``.
+    """
+
+    fence: Fence
+    outcome: AttemptOutcome
+    state: RunState
+    guard: Guard = Guard.OWNER
+    dead_owners: frozenset[str] = frozenset()
+    error: ErrorInfo | None = None
+    result: bytes | None = None
+    delay: float = 0.0
+    holds: tuple[str, ...] = ()
+    """Effects in doubt that must not be sent again without a decision, whatever their policy."""
+    on_dead: NewRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkReleasing:
+    """Say that an attempt is being given back, though something of it still runs."""
+
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class StartEffect:
+    """Record that a request is about to be made. ``seen`` is the row version the caller decided on."""
+
+    fence: Fence
+    key: str
+    seen: int
+    name: str
+    operation_id: str
+    generation: int
+    fingerprints: dict[str, str]
+    policy: Policy
+    clock: RequestClock
+    destination: str | None = None
+
+
+class RequestOutcome(StrEnum):
+    """What became of one request."""
+
+    COMPLETED = "completed"
+    NOT_APPLIED = "not_applied"
+    FINAL = "final"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FinishEffect:
+    """Record what became of the request that this attempt made.
+
+    ``new_operation``: the contract says that after this definite failure the next request needs a new id.
+    """
+
+    fence: Fence
+    key: str
+    outcome: RequestOutcome
+    result: bytes | None = None
+    result_error: str | None = None
+    error: ErrorInfo | None = None
+    new_operation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SettleEffect:
+    """Answer an effect in doubt: by a person or a program (no fence), or by a look-up (fence and ``seen``)."""
+
+    run_id: str
+    key: str
+    applied: bool
+    by: str
+    result: bytes | None = None
+    evidence: str | None = None
+    new_operation: bool = False
+    fence: Fence | None = None
+    seen: int | None = None
+    dead_owners: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRun:
+    """Cancel now if nobody executes the run (or by force), else ask its owner to."""
+
+    run_id: str
+    force: bool = False
+    dead_owners: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRun:
+    """Give a failed or cancelled run a new round of attempts; ``force`` fences out a live owner first."""
+
+    run_id: str
+    force: bool = False
+    dead_owners: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A task that runs for each emit of an event, with what an emitter needs to make its run."""
+
+    event: str
+    task: str
+    parameter: str
+    concurrency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Store the subscriptions that a process declares; those it no longer declares stay until removed."""
+
+    subscriptions: tuple[Subscription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Say that a worker is alive, and when it last claimed."""
+
+    owner: str
+    worker: str
+    host: str
+    pid: int
+    concurrency: int
+    claimed_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Say that an owner is gone on purpose."""
+
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Remove up to ``limit`` ended runs that finished at least ``older_than`` seconds ago, each whole."""
+
+    older_than: float
+    states: tuple[RunState, ...]
+    limit: int
+
+
+Command: TypeAlias = (
+    CreateRuns
+    | Claim
+    | Renew
+    | EndAttempt
+    | MarkReleasing
+    | StartEffect
+    | FinishEffect
+    | SettleEffect
+    | CancelRun
+    | RetryRun
+    | Subscribe
+    | Beat
+    | Leave
+    | Purge
+)
+
+
+# --- outcomes ----------------------------------------------------------------------------------
+
+
+class Refusal(StrEnum):
+    """Why a command was refused."""
+
+    NOT_OWNER = "not owner"
+    NOT_FOUND = "not found"
+    CHANGED = "changed"
+    NOT_IN_DOUBT = "not in doubt"
+    BEING_EXECUTED = "being executed"
+    OWNER_ALIVE = "owner alive"
+    WRONG_STATE = "wrong state"
+    CANCELLING = "cancelling"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The command's condition did not hold; ``effect`` and ``state`` are what the store has instead."""
+
+    reason: Refusal
+    state: RunState | None = None
+    effect: EffectRow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The command was applied and has nothing more to say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The runs that have the key now; ``fingerprints`` are the stored ones."""
+
+    run_ids: tuple[str, ...]
+    created: bool
+    fingerprints: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The runs that the claimer owns now, with payloads and journals. ``now`` is the store's wall clock."""
+
+    runs: tuple[StoredRun, ...]
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The run ids that are not owned any more, and those asked to cancel."""
+
+    lost: frozenset[str]
+    cancelling: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class EffectStored:
+    """The effect as it is stored now. ``late`` says that the outcome was kept as evidence only."""
+
+    effect: EffectRow
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunMoved:
+    """The state the run is in now; ``changed`` is false where somebody else had ended it before."""
+
+    state: RunState
+    changed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """How many runs were removed; fewer than the limit means that none is left."""
+
+    count: int
+
+
+Outcome: TypeAlias = Refused | Done | Created | Claimed | Renewed | EffectStored | RunMoved | Purged

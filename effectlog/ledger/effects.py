@@ -1,0 +1,183 @@
+"""What may happen to an effect: a request begins, its outcome comes back, or doubt is settled.
+
+The invariants: one completed record a key; nothing is started without a live fence and sight of
+the newest row; an outcome that comes too late for its attempt is evidence and settles the effect
+only where nobody else is executing it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from effectlog import commands as c
+from effectlog.ledger.evidence import executing_now, settle_by_late_outcome, succeed
+from effectlog.ledger.runs import resume_if_decided
+from effectlog.model import AttemptOutcome, EffectState
+from effectlog.rows import EffectRow
+
+if TYPE_CHECKING:
+    from effectlog.ledger.pages import Pages
+    from effectlog.rows import RunRow
+
+_GIVEN_AWAY = frozenset({AttemptOutcome.RELEASED, AttemptOutcome.CANCELLED, AttemptOutcome.HELD})
+
+
+def start(pages: Pages, command: c.StartEffect) -> c.Outcome:
+    run = pages.runs.get(command.fence.run_id)
+    effect = pages.effects.get((command.fence.run_id, command.key))
+    if run is None or not pages.owns(command.fence):
+        return c.Refused(c.Refusal.NOT_OWNER, run.state if run else None, effect)
+    if run.cancel_requested:
+        return c.Refused(c.Refusal.CANCELLING, run.state, effect)
+    if (effect.version if effect else 0) != command.seen:
+        return c.Refused(c.Refusal.CHANGED, run.state, effect)
+    return c.EffectStored(_begin_request(pages, effect, command))
+
+
+def _begin_request(pages: Pages, effect: EffectRow | None, command: c.StartEffect) -> EffectRow:
+    if effect is None:
+        effect = EffectRow(
+            run_id=command.fence.run_id,
+            key=command.key,
+            name=command.name,
+            operation_id=command.operation_id,
+            fingerprints=command.fingerprints,
+            policy=command.policy,
+            started_at=pages.now,
+        )
+    if effect.open_requests == 0:
+        # No earlier request of this operation can have done anything, so its horizon begins here.
+        effect.first_request = command.clock
+        effect.destination = command.destination
+    effect.state = EffectState.STARTED
+    effect.policy = command.policy
+    effect.operation_id = command.operation_id
+    effect.generation = command.generation
+    effect.requests += 1
+    effect.open_requests += 1
+    effect.executing = (*effect.executing, command.fence.attempt)
+    effect.attempt = command.fence.attempt
+    effect.finished_at = None
+    effect.error = None
+    pages.change_effect(effect)
+    return effect
+
+
+def finish(pages: Pages, command: c.FinishEffect) -> c.Outcome:
+    run = pages.runs.get(command.fence.run_id)
+    effect = pages.effects.get((command.fence.run_id, command.key))
+    if run is None or effect is None:
+        return c.Refused(c.Refusal.NOT_FOUND)
+    if _recorded_already(effect, command):
+        return c.EffectStored(effect)
+    attempt = command.fence.attempt
+    timely = run.attempt == attempt and run.attempt_outcome not in _GIVEN_AWAY
+    contested = not timely and executing_now(run, effect)
+    effect.executing = tuple(number for number in effect.executing if number != attempt)
+    late = _record(pages, effect, command, timely=timely, contested=contested)
+    if effect.late_attempt is not None and not executing_now(run, effect):
+        settle_by_late_outcome(pages, effect)
+    pages.change_effect(effect)
+    if not timely and not effect.unsettled:
+        resume_if_decided(pages, run)
+    return c.EffectStored(effect, late=late)
+
+
+def _recorded_already(effect: EffectRow, command: c.FinishEffect) -> bool:
+    """The same outcome came before: its commit succeeded, but the answer was lost on the way."""
+    return (
+        command.fence.attempt not in effect.executing
+        and effect.attempt == command.fence.attempt
+        and effect.resolved_by is None
+        and not (effect.unsettled and command.outcome is c.RequestOutcome.COMPLETED)
+    )
+
+
+def _record(
+    pages: Pages, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
+) -> bool:
+    """Apply one request's outcome; True if it could only be kept as evidence."""
+    match command.outcome:
+        case c.RequestOutcome.COMPLETED:
+            return _complete(pages, effect, command, timely=timely, contested=contested)
+        case c.RequestOutcome.FINAL:
+            if not effect.unsettled or contested:
+                _add_evidence(effect, f"late outcome of attempt {command.fence.attempt}: failed for good")
+                return True
+            _fail(pages, effect, command, final=True)
+        case c.RequestOutcome.NOT_APPLIED:
+            effect.open_requests = max(0, effect.open_requests - 1)
+            if effect.unsettled and effect.open_requests == 0:
+                _fail(pages, effect, command, final=False)
+            elif timely:
+                effect.error = command.error
+        case c.RequestOutcome.UNKNOWN:
+            if timely and effect.unsettled:
+                effect.error = command.error
+    return False
+
+
+def _complete(
+    pages: Pages, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
+) -> bool:
+    settled_for_good = effect.state is EffectState.COMPLETED or effect.final
+    if settled_for_good or contested:
+        effect.late_result = command.result
+        effect.late_attempt = command.fence.attempt
+        return True
+    succeed(pages, effect, command.result, command.result_error)
+    if not timely:
+        effect.resolved_by = f"late outcome of attempt {command.fence.attempt}"
+    return False
+
+
+def _fail(pages: Pages, effect: EffectRow, command: c.FinishEffect, *, final: bool) -> None:
+    effect.state = EffectState.FAILED
+    effect.final = final
+    effect.error = command.error
+    effect.finished_at = pages.now
+    effect.open_requests = 0
+    if command.new_operation and not final:
+        effect.generation += 1
+
+
+def settle(pages: Pages, command: c.SettleEffect) -> c.Outcome:
+    run = pages.runs.get(command.run_id)
+    effect = pages.effects.get((command.run_id, command.key))
+    if run is None or effect is None:
+        return c.Refused(c.Refusal.NOT_FOUND, run.state if run else None)
+    refusal = _settle_refusal(pages, run, effect, command)
+    if refusal is not None:
+        return c.Refused(refusal, run.state, effect)
+    if command.applied:
+        succeed(pages, effect, command.result, None)
+    else:
+        effect.state = EffectState.FAILED
+        effect.open_requests = 0
+        effect.finished_at = pages.now
+        effect.generation += command.new_operation
+    effect.resolved_by = command.by
+    _add_evidence(effect, command.evidence)
+    pages.change_effect(effect)
+    resume_if_decided(pages, run)
+    return c.EffectStored(effect)
+
+
+def _settle_refusal(
+    pages: Pages, run: RunRow, effect: EffectRow, command: c.SettleEffect
+) -> c.Refusal | None:
+    if command.fence is not None and not pages.owns(command.fence):
+        return c.Refusal.NOT_OWNER
+    if command.seen is not None and command.seen != effect.version:
+        return c.Refusal.CHANGED
+    if executing_now(run, effect) and not pages.lapsed(run, command.dead_owners):
+        return c.Refusal.BEING_EXECUTED
+    value_missing = effect.state is EffectState.COMPLETED and effect.result_error is not None
+    if effect.unsettled or (value_missing and command.applied):
+        return None
+    return c.Refusal.NOT_IN_DOUBT
+
+
+def _add_evidence(effect: EffectRow, text: str | None) -> None:
+    if text:
+        effect.evidence = f"{effect.evidence}\n{text}" if effect.evidence else text

@@ -1,0 +1,135 @@
+"""The rows a store keeps, as mutable values: what the ledger reads and changes inside a transaction.
+
+Leaf module. Times ending in ``_at`` are seconds since the epoch by the store's wall clock;
+``lease_expires`` is in the store's lease clock, whose identity stands in ``lease_clock``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from effectlog.model import AttemptOutcome, EffectState, ErrorInfo, Policy, RunState
+
+
+@dataclass(slots=True)
+class RunRow:
+    """The changing part of a run: its state, its owner, its counters. Payloads stay in the store."""
+
+    id: str
+    task: str
+    state: RunState
+    due_at: float
+    attempt: int = 0
+    attempt_outcome: AttemptOutcome | None = None
+    owner: str | None = None
+    lease_expires: float = 0.0
+    lease_clock: str = ""
+    releasing: bool = False
+    errors: int = 0
+    crashes: int = 0
+    cancel_requested: bool = False
+    finished_at: float | None = None
+    error: ErrorInfo | None = None
+    result: bytes | None = None
+    """Only written, never loaded with the row: None leaves what the store holds."""
+
+
+@dataclass(slots=True)
+class NewRun:
+    """A run as it is created. ``delay`` counts from the store's now unless ``due_at`` is given."""
+
+    id: str
+    task: str
+    args: bytes
+    delay: float = 0.0
+    due_at: float | None = None
+    event: str | None = None
+    scope: str | None = None
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    parent_id: str | None = None
+    depth: int = 0
+    concurrency_key: str | None = None
+    trace: str | None = None
+
+
+@dataclass(slots=True)
+class AttemptRow:
+    """One attempt; written when it begins and again when it ends."""
+
+    run_id: str
+    number: int
+    owner: str
+    worker: str
+    started_at: float
+    ended_at: float | None = None
+    outcome: AttemptOutcome | None = None
+    error: ErrorInfo | None = None
+
+
+@dataclass(slots=True)
+class RequestClock:
+    """When a request was sent, by two clocks of the sender: the wall, and one that no one can step."""
+
+    wall: float
+    boot: float
+    boot_id: str
+
+
+@dataclass(slots=True)
+class EffectRow:
+    """One effect of one run. ``version`` grows with every change, so that a reader can prove it saw all.
+
+    ``executing`` holds the attempts whose request has not returned; ``open_requests`` counts the
+    requests without a known outcome, those executing included.
+    """
+
+    run_id: str
+    key: str
+    name: str
+    operation_id: str
+    fingerprints: dict[str, str]
+    policy: Policy
+    state: EffectState = EffectState.STARTED
+    version: int = 0
+    generation: int = 0
+    requests: int = 0
+    open_requests: int = 0
+    executing: tuple[int, ...] = ()
+    attempt: int = 0
+    first_request: RequestClock | None = None
+    started_at: float = 0.0
+    finished_at: float | None = None
+    final: bool = False
+    result: bytes | None = None
+    result_error: str | None = None
+    error: ErrorInfo | None = None
+    destination: str | None = None
+    resolved_by: str | None = None
+    evidence: str | None = None
+    late_result: bytes | None = None
+    late_attempt: int | None = None
+
+    @property
+    def unsettled(self) -> bool:
+        """A request was or may have been made, and its outcome is not known."""
+        return self.state is EffectState.STARTED
+
+
+@dataclass(slots=True)
+class StoredRun:
+    """One run as read for people and for execution: the row, its payloads, its history."""
+
+    row: RunRow
+    args: bytes
+    created_at: float
+    result: bytes | None = None
+    scope: str | None = None
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    parent_id: str | None = None
+    event: str | None = None
+    depth: int = 0
+    trace: str | None = None
+    attempts: list[AttemptRow] = field(default_factory=list)
+    effects: list[EffectRow] = field(default_factory=list)

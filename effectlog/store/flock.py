@@ -1,0 +1,118 @@
+"""Liveness on one machine: an owner is alive while it holds an ``flock`` on a file of its own.
+
+The kernel frees the lock the moment the process is gone, however it went, and keeps it while the process
+is merely stopped. ``flock`` belongs to the open file, so two owners in one process see each
+other (POSIX ``lockf`` belongs to the process and would not). A file is put in place already
+locked, so a file that can be locked proves that its owner is gone. A missing file proves nothing
+(somebody may have tidied up), unless the machine has been restarted since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from weakref import WeakSet
+
+try:
+    import fcntl
+except ImportError:  # Windows: the lease alone decides there.
+    fcntl = None  # type: ignore[assignment]
+
+
+_holders: WeakSet[FlockLiveness] = WeakSet()
+
+
+def _abandon_all() -> None:
+    for holder in list(_holders):
+        holder.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)
+
+
+class NoLiveness:
+    """Where nothing can prove an owner's death, only its lease ends it."""
+
+    async def hold(self, owner: str) -> None:
+        """Nothing to hold."""
+
+    async def drop(self, owner: str) -> None:
+        """Nothing to drop."""
+
+    async def dead(self, owners: frozenset[str], *, rebooted: bool = False) -> frozenset[str]:
+        return owners if rebooted else frozenset()
+
+    async def forget(self, owner: str) -> None:
+        """Nothing was left."""
+
+
+class FlockLiveness:
+    """One locked file an owner, in one folder beside the store."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self._held: dict[str, int] = {}
+        _holders.add(self)
+
+    def abandon(self) -> None:
+        """Close the files without a word: in a forked child they would keep a dead parent looking alive."""
+        for descriptor in self._held.values():
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._held.clear()
+
+    async def hold(self, owner: str) -> None:
+        if fcntl is None:
+            return
+        fresh = self._folder / f".{owner}"
+        descriptor = self._create(fresh)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fresh.rename(self._folder / owner)
+        self._held[owner] = descriptor
+
+    def _create(self, file: Path) -> int:
+        while True:
+            self._folder.mkdir(exist_ok=True)
+            # The last owner to leave removes the folder, perhaps between these two lines.
+            with contextlib.suppress(FileNotFoundError):
+                return os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+
+    async def drop(self, owner: str) -> None:
+        descriptor = self._held.pop(owner, None)
+        if descriptor is not None:
+            self._remove(owner)
+            os.close(descriptor)
+
+    async def forget(self, owner: str) -> None:
+        self._remove(owner)
+
+    def _remove(self, owner: str) -> None:
+        with contextlib.suppress(OSError):
+            (self._folder / owner).unlink()
+        with contextlib.suppress(OSError):
+            self._folder.rmdir()
+
+    async def dead(self, owners: frozenset[str], *, rebooted: bool = False) -> frozenset[str]:
+        if fcntl is None:
+            return owners if rebooted else frozenset()
+        return frozenset(owner for owner in owners if self._is_dead(owner, missing=rebooted))
+
+    def _is_dead(self, owner: str, *, missing: bool) -> bool:
+        """Whether the owner's lock is free; ``missing`` is the answer where there is no file."""
+        if owner in self._held:
+            return False
+        try:
+            descriptor = os.open(self._folder / owner, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return missing
+        except OSError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True

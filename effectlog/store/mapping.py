@@ -1,0 +1,179 @@
+"""How rows become tuples of plain column values and back; the same for every dialect."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from effectlog.model import AttemptOutcome, EffectState, ErrorInfo, Policy, RunState
+from effectlog.rows import AttemptRow, EffectRow, NewRun, RequestClock, RunRow, StoredRun
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Columns = tuple[Any, ...]
+
+
+def run_from(row: Sequence[Any]) -> RunRow:
+    return RunRow(
+        id=row[0],
+        task=row[1],
+        state=RunState(row[2]),
+        due_at=row[3],
+        attempt=row[4],
+        attempt_outcome=AttemptOutcome(row[5]) if row[5] else None,
+        owner=row[6],
+        lease_expires=row[7],
+        lease_clock=row[8],
+        releasing=bool(row[9]),
+        errors=row[10],
+        crashes=row[11],
+        cancel_requested=bool(row[12]),
+        finished_at=row[13],
+        error=_error_from(row[14:17]),
+    )
+
+
+def run_update(run: RunRow) -> Columns:
+    return (
+        run.state.value,
+        run.due_at,
+        run.attempt,
+        run.attempt_outcome.value if run.attempt_outcome else None,
+        run.owner,
+        run.lease_expires,
+        run.lease_clock,
+        run.releasing,
+        run.errors,
+        run.crashes,
+        run.cancel_requested,
+        run.finished_at,
+        *_error_columns(run.error),
+        run.result,
+        run.id,
+    )
+
+
+def run_insert(run: NewRun, now: float) -> Columns:
+    return (
+        run.id,
+        run.task,
+        run.due_at,
+        now,
+        run.event,
+        run.scope,
+        run.idempotency_key,
+        run.correlation_id,
+        run.parent_id,
+        run.depth,
+        run.concurrency_key,
+        run.trace,
+        run.args,
+    )
+
+
+def stored_from(row: RunRow, payload: Sequence[Any]) -> StoredRun:
+    return StoredRun(
+        row=row,
+        args=payload[1],
+        created_at=payload[2],
+        result=payload[3],
+        scope=payload[4],
+        idempotency_key=payload[5],
+        correlation_id=payload[6],
+        parent_id=payload[7],
+        event=payload[8],
+        depth=payload[9],
+        trace=payload[10],
+    )
+
+
+def attempt_from(row: Sequence[Any]) -> AttemptRow:
+    return AttemptRow(
+        run_id=row[0],
+        number=row[1],
+        owner=row[2],
+        worker=row[3],
+        started_at=row[4],
+        ended_at=row[5],
+        outcome=AttemptOutcome(row[6]) if row[6] else None,
+        error=_error_from(row[7:10]),
+    )
+
+
+def attempt_insert(row: AttemptRow) -> Columns:
+    return (row.run_id, row.number, row.owner, row.worker, row.started_at)
+
+
+def attempt_end(row: AttemptRow) -> Columns:
+    outcome = row.outcome.value if row.outcome else None
+    return (row.ended_at, outcome, *_error_columns(row.error), row.run_id, row.number)
+
+
+def effect_from(row: Sequence[Any]) -> EffectRow:
+    return EffectRow(
+        run_id=row[0],
+        key=row[1],
+        name=row[2],
+        operation_id=row[3],
+        fingerprints=json.loads(row[4]),
+        policy=Policy(row[5]),
+        state=EffectState(row[6]),
+        version=row[7],
+        generation=row[8],
+        requests=row[9],
+        open_requests=row[10],
+        executing=tuple(json.loads(row[11])),
+        attempt=row[12],
+        first_request=None if row[13] is None else RequestClock(row[13], row[14], row[15]),
+        started_at=row[16],
+        finished_at=row[17],
+        final=bool(row[18]),
+        result=row[19],
+        result_error=row[20],
+        error=_error_from(row[21:24]),
+        destination=row[24],
+        resolved_by=row[25],
+        evidence=row[26],
+        late_result=row[27],
+        late_attempt=row[28],
+    )
+
+
+def effect_columns(effect: EffectRow) -> Columns:
+    clock = effect.first_request
+    return (
+        effect.run_id,
+        effect.key,
+        effect.name,
+        effect.operation_id,
+        json.dumps(effect.fingerprints),
+        effect.policy.value,
+        effect.state.value,
+        effect.version,
+        effect.generation,
+        effect.requests,
+        effect.open_requests,
+        json.dumps(effect.executing),
+        effect.attempt,
+        *((clock.wall, clock.boot, clock.boot_id) if clock else (None, None, None)),
+        effect.started_at,
+        effect.finished_at,
+        effect.final,
+        effect.result,
+        effect.result_error,
+        *_error_columns(effect.error),
+        effect.destination,
+        effect.resolved_by,
+        effect.evidence,
+        effect.late_result,
+        effect.late_attempt,
+    )
+
+
+def _error_from(columns: Sequence[Any]) -> ErrorInfo | None:
+    return None if columns[0] is None else ErrorInfo(columns[0], columns[1], columns[2])
+
+
+def _error_columns(error: ErrorInfo | None) -> Columns:
+    return (None, None, None) if error is None else (error.type, error.message, error.traceback)

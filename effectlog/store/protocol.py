@@ -1,0 +1,124 @@
+"""What effectlog asks of a store: apply a batch of commands in one transaction, and a few reads.
+
+A store keeps rows and holds a transaction; the rules stand in ``effectlog.ledger``. On return of
+``apply`` everything it reports is durable. Every method raises ``StoreError`` and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from effectlog.clock import Clock
+    from effectlog.commands import Command, Outcome, Subscription
+    from effectlog.model import RunState
+    from effectlog.rows import RunRow, StoredRun
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs to list, newest first; ``before`` is the id of a run to go on from."""
+
+    state: RunState | None = None
+    task: str | None = None
+    limit: int = 100
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Whether a claim would find something now, and how many seconds until the next due time."""
+
+    now: bool
+    next_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker as it last reported itself."""
+
+    owner: str
+    worker: str
+    host: str
+    pid: int
+    concurrency: int
+    beat_at: float
+    claimed_at: float | None
+
+
+class Liveness(Protocol):
+    """Knows whether an owner's process is gone, where the operating system or the server can tell."""
+
+    async def hold(self, owner: str) -> None:
+        """Begin to be alive as ``owner``; on return every other process can see it."""
+
+    async def drop(self, owner: str) -> None:
+        """Stop being alive as ``owner``."""
+
+    async def dead(self, owners: frozenset[str], *, rebooted: bool = False) -> frozenset[str]:
+        """Those of ``owners`` that are certainly gone. Doubt counts as alive: the lease decides.
+
+        ``rebooted`` says that these owners' leases are in a clock that no longer runs, so that
+        no sign of life is enough.
+        """
+
+    async def forget(self, owner: str) -> None:
+        """Clear away what an owner known to be dead left behind."""
+
+
+class Store(Protocol):
+    """A transactional applier of commands."""
+
+    @property
+    def name(self) -> str:
+        """The store's address as people may see it, without a password."""
+
+    @property
+    def clock(self) -> Clock:
+        """The clocks that this store's callers use."""
+
+    @property
+    def liveness(self) -> Liveness:
+        """Who of the owners is gone."""
+
+    async def open(self) -> None:
+        """Connect, check and migrate; raises ``StoreRefused`` with the reason and the advice."""
+
+    async def close(self) -> None:
+        """Release every resource; what was applied stays durable."""
+
+    async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
+        """Apply all commands in order in one transaction and return their outcomes in that order."""
+
+    async def changed(self) -> None:
+        """Return when another process may have changed something, or after a poll interval."""
+
+    async def get(self, run_id: str) -> StoredRun | None:
+        """Read one run whole."""
+
+    async def find(self, query: RunFilter) -> list[StoredRun]:
+        """Read runs whole, newest first."""
+
+    async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
+        """The states of these runs; unknown ids are left out."""
+
+    async def due(self, tasks: Sequence[str]) -> Due:
+        """Whether runs of these tasks are due."""
+
+    async def running(self) -> list[RunRow]:
+        """The rows of all running runs."""
+
+    async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
+        """The running runs that nobody owns any more."""
+
+    async def subscriptions(self, event: str) -> list[Subscription]:
+        """The tasks subscribed to an event."""
+
+    async def workers(self) -> list[WorkerRow]:
+        """The workers that have reported themselves and not left."""
+
+    async def health(self) -> dict[str, object]:
+        """Facts for ``doctor``: counts by state, pending runs by task, sizes, oldest doubt."""

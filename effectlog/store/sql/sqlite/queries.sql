@@ -1,0 +1,200 @@
+-- name: load_runs
+SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
+       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
+FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: load_effects
+SELECT e.run_id, e.effect_key, e.name, e.operation_id, e.fingerprints, e.policy, e.state, e.version,
+       e.generation, e.requests, e.open_requests, e.executing, e.attempt, e.first_wall, e.first_boot,
+       e.first_boot_id, e.started_at, e.finished_at, e.final, e.result, e.result_error, e.error_type,
+       e.error_message, e.error_traceback, e.destination, e.resolved_by, e.evidence, e.late_result,
+       e.late_attempt
+FROM json_each(?) AS wanted
+JOIN effectlog_effects AS e ON e.run_id = wanted.value ->> 0 AND e.effect_key = wanted.value ->> 1;
+
+-- name: load_unsettled
+SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
+       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
+       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
+       error_message, error_traceback, destination, resolved_by, evidence, late_result,
+       late_attempt
+FROM effectlog_effects WHERE state = 'started' AND run_id IN (SELECT value FROM json_each(?));
+
+-- name: load_journal
+SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
+       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
+       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
+       error_message, error_traceback, destination, resolved_by, evidence, late_result,
+       late_attempt
+FROM effectlog_effects WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY run_id, started_at, effect_key;
+
+-- name: load_attempts
+SELECT run_id, number, owner, worker, started_at, ended_at, outcome,
+       error_type, error_message, error_traceback
+FROM effectlog_attempts WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY run_id, number;
+
+-- name: load_payloads
+SELECT id, args, created_at, result, scope, idempotency_key, correlation_id, parent_id, event, depth, trace
+FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: load_keys
+SELECT k.scope, k.idempotency_key, k.run_ids, k.fingerprints
+FROM json_each(?) AS wanted
+JOIN effectlog_idempotency_keys AS k
+  ON k.scope = wanted.value ->> 0 AND k.idempotency_key = wanted.value ->> 1;
+
+-- name: insert_run
+INSERT INTO effectlog_runs (id, task, state, due_at, created_at, event, scope, idempotency_key, correlation_id,
+                  parent_id, depth, concurrency_key, trace, args)
+VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: insert_key
+INSERT INTO effectlog_idempotency_keys (scope, idempotency_key, run_ids, fingerprints) VALUES (?, ?, ?, ?);
+
+-- name: update_run
+UPDATE effectlog_runs SET state = ?, due_at = ?, attempt = ?, attempt_outcome = ?, owner = ?, lease_expires = ?,
+                lease_clock = ?, releasing = ?, errors = ?, crashes = ?, cancel_requested = ?,
+                finished_at = ?, error_type = ?, error_message = ?, error_traceback = ?,
+                result = COALESCE(?, result)
+WHERE id = ?;
+
+-- name: insert_attempt
+INSERT INTO effectlog_attempts (run_id, number, owner, worker, started_at) VALUES (?, ?, ?, ?, ?);
+
+-- name: end_attempt
+UPDATE effectlog_attempts SET ended_at = ?, outcome = ?, error_type = ?, error_message = ?, error_traceback = ?
+WHERE run_id = ? AND number = ?;
+
+-- name: save_effect
+INSERT INTO effectlog_effects (run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
+                     generation, requests, open_requests, executing, attempt, first_wall, first_boot,
+                     first_boot_id, started_at, finished_at, final, result, result_error, error_type,
+                     error_message, error_traceback, destination, resolved_by, evidence, late_result,
+                     late_attempt)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (run_id, effect_key) DO UPDATE SET
+    operation_id = excluded.operation_id, policy = excluded.policy, state = excluded.state,
+    version = excluded.version, generation = excluded.generation, requests = excluded.requests,
+    open_requests = excluded.open_requests, executing = excluded.executing, attempt = excluded.attempt,
+    first_wall = excluded.first_wall, first_boot = excluded.first_boot,
+    first_boot_id = excluded.first_boot_id, finished_at = excluded.finished_at, final = excluded.final,
+    result = excluded.result, result_error = excluded.result_error, error_type = excluded.error_type,
+    error_message = excluded.error_message, error_traceback = excluded.error_traceback,
+    destination = excluded.destination, resolved_by = excluded.resolved_by,
+    evidence = excluded.evidence, late_result = excluded.late_result,
+    late_attempt = excluded.late_attempt;
+
+-- name: claimable
+SELECT r.id, r.due_at, r.seq, r.crashes
+FROM json_each(?1) AS wanted
+JOIN effectlog_runs AS r ON r.seq IN (
+    SELECT seq FROM effectlog_runs
+    WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2 AND crashes < 2
+    ORDER BY due_at, seq LIMIT ?3
+);
+
+-- name: claimable_suspect
+SELECT r.id, r.due_at, r.seq, r.crashes
+FROM json_each(?1) AS wanted
+JOIN effectlog_runs AS r ON r.seq IN (
+    SELECT seq FROM effectlog_runs
+    WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2 AND crashes >= 2
+    ORDER BY due_at, seq LIMIT ?3
+);
+
+-- name: claimable_keyed
+SELECT id, due_at, seq, crashes FROM (
+    SELECT p.id, p.due_at, p.seq, p.crashes,
+           row_number() OVER (PARTITION BY p.task, p.concurrency_key ORDER BY p.due_at, p.seq) AS place
+    FROM effectlog_runs AS p
+    WHERE p.state = 'pending' AND p.task IN (SELECT value FROM json_each(?1)) AND p.due_at <= ?2
+      AND NOT EXISTS (
+          SELECT 1 FROM effectlog_runs AS busy
+          WHERE busy.state = 'running' AND busy.task IN (SELECT value FROM json_each(?1))
+            AND busy.concurrency_key = p.concurrency_key
+      )
+) WHERE place = 1 AND (crashes < 2 OR ?4) ORDER BY due_at, seq LIMIT ?3;
+
+-- name: count_running
+SELECT count(*) FROM effectlog_runs WHERE state = 'running' AND task IN (SELECT value FROM json_each(?));
+
+-- name: find_runs
+SELECT id FROM effectlog_runs
+WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR task = ?2)
+  AND (?3 IS NULL OR seq < (SELECT seq FROM effectlog_runs WHERE id = ?3))
+ORDER BY seq DESC LIMIT ?4;
+
+-- name: read_states
+SELECT id, state FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: next_due
+SELECT min(due_at) FROM (
+    SELECT (SELECT min(due_at) FROM effectlog_runs WHERE state = 'pending' AND task = wanted.value) AS due_at
+    FROM json_each(?) AS wanted
+);
+
+-- name: running
+SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
+       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
+FROM effectlog_runs WHERE state = 'running';
+
+-- name: lapsed
+SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
+       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
+FROM effectlog_runs
+WHERE state = 'running'
+  AND ((lease_clock = ?1 AND lease_expires <= ?2) OR owner IN (SELECT value FROM json_each(?3)));
+
+-- name: save_subscription
+INSERT INTO effectlog_subscriptions (event, task, parameter, concurrency_key) VALUES (?, ?, ?, ?)
+ON CONFLICT (event, task) DO UPDATE SET
+    parameter = excluded.parameter, concurrency_key = excluded.concurrency_key;
+
+-- name: load_subscriptions
+SELECT event, task, parameter, concurrency_key FROM effectlog_subscriptions WHERE event = ? ORDER BY task;
+
+-- name: save_worker
+INSERT INTO effectlog_workers (owner, worker, host, pid, concurrency, beat_at, claimed_at)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (owner) DO UPDATE SET
+    beat_at = excluded.beat_at, claimed_at = COALESCE(excluded.claimed_at, effectlog_workers.claimed_at);
+
+-- name: remove_worker
+DELETE FROM effectlog_workers WHERE owner = ?;
+
+-- name: load_workers
+SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at FROM effectlog_workers ORDER BY beat_at DESC;
+
+-- name: purgeable
+SELECT id, scope, idempotency_key FROM effectlog_runs
+WHERE finished_at <= ?1 AND state IN (SELECT value FROM json_each(?2))
+  AND NOT EXISTS (SELECT 1 FROM effectlog_effects WHERE run_id = effectlog_runs.id AND effectlog_effects.state = 'started')
+ORDER BY finished_at LIMIT ?3;
+
+-- name: purge_runs
+DELETE FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
+
+-- name: purge_attempts
+DELETE FROM effectlog_attempts WHERE run_id IN (SELECT value FROM json_each(?));
+
+-- name: purge_effects
+DELETE FROM effectlog_effects WHERE run_id IN (SELECT value FROM json_each(?));
+
+-- name: purge_keys
+DELETE FROM effectlog_idempotency_keys
+WHERE (scope, idempotency_key) IN (
+    SELECT wanted.value ->> 0, wanted.value ->> 1 FROM json_each(?) AS wanted
+) AND NOT EXISTS (
+    SELECT 1 FROM effectlog_runs
+    WHERE effectlog_runs.scope = effectlog_idempotency_keys.scope AND effectlog_runs.idempotency_key = effectlog_idempotency_keys.idempotency_key
+);
+
+-- name: count_states
+SELECT state, count(*) FROM effectlog_runs GROUP BY state;
+
+-- name: count_pending_tasks
+SELECT task, count(*), min(due_at) FROM effectlog_runs WHERE state = 'pending' GROUP BY task ORDER BY task;
+
+-- name: oldest_doubt
+SELECT min(e.started_at) FROM effectlog_effects AS e JOIN effectlog_runs AS r ON r.id = e.run_id
+WHERE e.state = 'started' AND r.state <> 'running';

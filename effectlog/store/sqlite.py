@@ -1,0 +1,235 @@
+"""The embedded store: one SQLite file, shared by the processes of one machine.
+
+WAL with ``synchronous=FULL``: what ``apply`` reported survives a power failure. One writer connection
+takes whole batches as one function on its thread; a second connection reads outside any
+transaction, so that no snapshot is held open. The only module that imports aiosqlite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import aiosqlite
+
+from effectlog.clock import Clock, SystemClock
+from effectlog.commands import Subscription
+from effectlog.errors import StoreClosed, StoreError, StoreRefused
+from effectlog.model import RunState
+from effectlog.store import mapping, sqlite_file
+from effectlog.store.flock import FlockLiveness, NoLiveness
+from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
+from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from effectlog.commands import Command, Outcome
+    from effectlog.rows import RunRow, StoredRun
+
+T = TypeVar("T")
+
+POLL_INTERVAL = 0.02
+"""Seconds between looks at ``data_version``, which tells that another connection has committed."""
+
+
+class SqliteStore:
+    """A store in one local SQLite file, or in memory (``":memory:"``, gone with the log).
+
+    Args:
+        path: the file; it is created if missing, its folder must exist.
+        clock: replaces the machine's clocks, for tests.
+        busy_timeout: seconds to wait for another process's write before a call fails.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, clock: Clock | None = None, busy_timeout: float = 5.0
+    ) -> None:
+        self._path = os.fspath(path)
+        self._clock = clock or SystemClock()
+        self._busy_timeout = busy_timeout
+        self._in_memory = self._path == ":memory:"
+        self._liveness: Liveness = NoLiveness() if self._in_memory else FlockLiveness(f"{self._path}-owners")
+        self._writer: aiosqlite.Connection | None = None
+        self._reader: aiosqlite.Connection | None = None
+        self._watcher: sqlite3.Connection | None = None
+        self._data_version = -1
+        self._pid = os.getpid()
+
+    @property
+    def name(self) -> str:
+        return f"sqlite:///{self._path}"
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    @property
+    def liveness(self) -> Liveness:
+        return self._liveness
+
+    async def open(self) -> None:
+        """Open, check and migrate the file.
+
+        Raises StoreRefused where the file is no database, is read-only, lies on a network file
+        system, or was written by a newer effectlog.
+        """
+        if not self._in_memory:
+            sqlite_file.check_place(self._path)
+        self._pid = os.getpid()
+        try:
+            self._writer = await self._connect()
+            await self._call(self._writer, sqlite_file.prepare, self.name)
+            if not self._in_memory:
+                self._reader = await self._connect()
+                await self._call(self._reader, sqlite_file.make_reader)
+                self._watcher = self._connection()
+        except StoreError as error:
+            await self.close()
+            raise error if isinstance(error, StoreRefused) else StoreRefused(str(error)) from error
+
+    async def close(self) -> None:
+        writer, reader, watcher = self._writer, self._reader, self._watcher
+        self._writer = self._reader = self._watcher = None
+        if os.getpid() != self._pid:
+            return  # A forked child must leave the parent's connections alone.
+        if watcher is not None:
+            watcher.close()
+        for connection in (reader, writer):
+            if connection is not None:
+                await connection.close()
+
+    def _connection(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self._path, timeout=self._busy_timeout, isolation_level=None, cached_statements=256
+        )
+
+    async def _connect(self) -> aiosqlite.Connection:
+        connection = aiosqlite.Connection(self._connection, iter_chunk_size=64)
+        # A log that nobody closed must not keep the process from ending.
+        connection._thread.daemon = True  # noqa: SLF001 - aiosqlite offers no option for it
+        try:
+            return await connection
+        except sqlite3.Error as error:
+            raise _translated(error, self.name) from error
+
+    async def _call(
+        self, connection: aiosqlite.Connection | None, function: Callable[..., T], *args: Any
+    ) -> T:
+        """Run one function as a unit on the connection's thread: a single hop, and no gap to cancel in."""
+        if connection is None:
+            raise StoreClosed(f"{self.name} is not open; open the log with 'async with EffectLog(...)'")
+        if os.getpid() != self._pid:
+            raise StoreClosed(
+                f"{self.name} was opened by process {self._pid} and can't be used in its forked child "
+                f"{os.getpid()}; open a log of its own in the child"
+            )
+        try:
+            raw = connection._conn  # noqa: SLF001 - see the next line
+            # aiosqlite offers single statements only; a batch must be one unit on its thread.
+            return await connection._execute(function, raw, *args)  # type: ignore[no-any-return,no-untyped-call]  # noqa: SLF001
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            raise _translated(error, self.name) from error
+
+    async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
+        return await self._call(self._writer, apply_batch, self._clock, commands)
+
+    async def _read(self, function: Callable[..., T], *args: Any) -> T:
+        return await self._call(self._reader or self._writer, function, *args)
+
+    async def changed(self) -> None:
+        """Return after at most one poll interval if another connection has committed, else keep polling."""
+        while True:
+            await asyncio.sleep(POLL_INTERVAL)
+            if self._watcher is None:
+                return
+            try:
+                (version,) = self._watcher.execute("PRAGMA data_version").fetchone()
+            except sqlite3.Error:
+                return  # Whoever looks next gets the reason.
+            if version != self._data_version:
+                self._data_version = version
+                return
+
+    async def get(self, run_id: str) -> StoredRun | None:
+        found = await self._read(load_runs, [run_id])
+        return found[0] if found else None
+
+    async def find(self, query: RunFilter) -> list[StoredRun]:
+        return await self._read(_find, query)
+
+    async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
+        rows = await self._rows("read_states", as_json(run_ids))
+        return {run_id: RunState(state) for run_id, state in rows}
+
+    async def due(self, tasks: Sequence[str]) -> Due:
+        ((due_at,),) = await self._rows("next_due", as_json(tasks))
+        if due_at is None:
+            return Due(now=False, next_in=None)
+        wait = due_at - self._clock.wall()
+        return Due(now=wait <= 0, next_in=max(0.0, wait))
+
+    async def running(self) -> list[RunRow]:
+        return [mapping.run_from(row) for row in await self._rows("running")]
+
+    async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
+        clock = self._clock
+        rows = await self._rows("lapsed", clock.identity, clock.monotonic(), as_json(dead_owners))
+        return [mapping.run_from(row) for row in rows]
+
+    async def subscriptions(self, event: str) -> list[Subscription]:
+        return [Subscription(*row) for row in await self._rows("load_subscriptions", event)]
+
+    async def workers(self) -> list[WorkerRow]:
+        return [WorkerRow(*row) for row in await self._rows("load_workers")]
+
+    async def health(self) -> dict[str, object]:
+        states = dict(await self._rows("count_states"))
+        pending = [
+            {"task": task, "count": count, "due_at": due_at}
+            for task, count, due_at in await self._rows("count_pending_tasks")
+        ]
+        ((doubt,),) = await self._rows("oldest_doubt")
+        return {
+            "store": self.name,
+            "sqlite": sqlite3.sqlite_version,
+            "states": states,
+            "pending": pending,
+            "oldest_doubt_at": doubt,
+            "bytes": sqlite_file.size(self._path),
+            "wal_bytes": sqlite_file.size(f"{self._path}-wal"),
+            "clock": self._clock.identity,
+        }
+
+    async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
+        return await self._read(_fetch, SQL[statement], parameters)
+
+
+def _fetch(connection: sqlite3.Connection, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
+    return connection.execute(statement, parameters).fetchall()
+
+
+def _find(connection: sqlite3.Connection, query: RunFilter) -> list[StoredRun]:
+    state = query.state.value if query.state else None
+    rows = connection.execute(SQL["find_runs"], (state, query.task, query.before, query.limit))
+    return load_runs(connection, [row[0] for row in rows.fetchall()])
+
+
+def _translated(error: Exception, name: str) -> StoreError:
+    """A driver's error in our words; ``transient`` says whether trying again can help."""
+    text = str(error)
+    if isinstance(error, ValueError) and "onnection" in text:
+        return StoreClosed(f"{name} is closed; open the log again")
+    if "locked" in text or "busy" in text:
+        return StoreError(
+            f"store locked by another process: {name}. It is retried while leases last; find the process "
+            f"that holds a write transaction on the file open",
+            transient=True,
+        )
+    if "full" in text:
+        return StoreError(f"the disk is full: {name} can't be written; free space on it", transient=False)
+    if "readonly" in text:
+        return StoreError(f"{name} is read-only; make the file and its folder writable", transient=False)
+    return StoreError(f"{name}: {text}", transient=False)

@@ -1,0 +1,189 @@
+"""One batch of commands as one SQLite transaction: load what the ledger needs, decide, write back.
+
+Runs on the writer connection's own thread, from ``BEGIN IMMEDIATE`` to ``COMMIT`` without a gap, so no
+cancelled caller can leave a transaction open.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from effectlog import commands as c
+from effectlog.ledger import runs as run_rules
+from effectlog.ledger.execute import execute
+from effectlog.ledger.pages import KeyRow, Needs, Pages, needs
+from effectlog.store import mapping
+from effectlog.store.statements import statements
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterable, Sequence
+
+    from effectlog.clock import Clock
+    from effectlog.rows import StoredRun
+
+SQL = statements("sqlite")
+
+
+def apply_batch(
+    connection: sqlite3.Connection, clock: Clock, commands: Sequence[c.Command]
+) -> list[c.Outcome]:
+    """Apply the commands in one durable transaction, or none of them."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # The clocks are read under the write lock: a wait for it must not lengthen anybody's lease.
+        pages = Pages(now=clock.wall(), lease_now=clock.monotonic(), lease_clock=clock.identity)
+        _load(connection, pages, needs(commands))
+        outcomes = [_perform(connection, pages, command) for command in commands]
+        _flush(connection, pages)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return outcomes
+
+
+def _perform(connection: sqlite3.Connection, pages: Pages, command: c.Command) -> c.Outcome:
+    match command:
+        case c.Claim():
+            return _claim(connection, pages, command)
+        case c.Purge():
+            return _purge(connection, pages, command)
+        case c.Subscribe():
+            rows = [(s.event, s.task, s.parameter, s.concurrency_key) for s in command.subscriptions]
+            connection.executemany(SQL["save_subscription"], rows)
+        case c.Beat():
+            row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
+            connection.execute(SQL["save_worker"], (*row, pages.now, command.claimed_at))
+        case c.Leave():
+            connection.execute(SQL["remove_worker"], (command.owner,))
+        case _:
+            return execute(pages, command)
+    return c.Done()
+
+
+def _load(connection: sqlite3.Connection, pages: Pages, wanted: Needs) -> None:
+    if wanted.runs:
+        for row in connection.execute(SQL["load_runs"], (as_json(wanted.runs),)):
+            pages.runs[row[0]] = mapping.run_from(row)
+    if wanted.effects:
+        for row in connection.execute(SQL["load_effects"], (as_json(wanted.effects),)):
+            pages.effects[row[0], row[1]] = mapping.effect_from(row)
+    if wanted.unsettled_of:
+        for row in connection.execute(SQL["load_unsettled"], (as_json(wanted.unsettled_of),)):
+            pages.effects.setdefault((row[0], row[1]), mapping.effect_from(row))
+    if wanted.keys:
+        for scope, key, run_ids, fingerprints in connection.execute(
+            SQL["load_keys"], (as_json(wanted.keys),)
+        ):
+            pages.keys[scope, key] = KeyRow(tuple(json.loads(run_ids)), fingerprints)
+
+
+def _flush(connection: sqlite3.Connection, pages: Pages) -> None:
+    if pages.new_runs:
+        rows = [mapping.run_insert(run, pages.now) for run in pages.new_runs]
+        connection.executemany(SQL["insert_run"], rows)
+    if pages.new_keys:
+        keys = [
+            (scope, key, json.dumps(row.run_ids), row.fingerprints) for (scope, key), row in pages.new_keys
+        ]
+        connection.executemany(SQL["insert_key"], keys)
+    if pages.begun:
+        connection.executemany(SQL["insert_attempt"], map(mapping.attempt_insert, pages.begun))
+    if pages.ended:
+        connection.executemany(SQL["end_attempt"], map(mapping.attempt_end, pages.ended))
+    if pages.changed_effects:
+        effects = [mapping.effect_columns(pages.effects[key]) for key in pages.changed_effects]
+        connection.executemany(SQL["save_effect"], effects)
+    if pages.changed_runs:
+        updates = [mapping.run_update(pages.runs[run_id]) for run_id in pages.changed_runs]
+        connection.executemany(SQL["update_run"], updates)
+    pages.clear_changes()
+
+
+def _claim(connection: sqlite3.Connection, pages: Pages, command: c.Claim) -> c.Outcome:
+    # What earlier commands of the batch changed must be seen by the queries below.
+    _flush(connection, pages)
+    found = [command.run_id] if command.run_id else _candidates(connection, pages, command)
+    missing = Needs(runs=set(found) - set(pages.runs))
+    _load(connection, pages, missing)
+    claimed = run_rules.claim(pages, command, found)
+    _flush(connection, pages)
+    stored = load_runs(connection, [run.id for run in claimed])
+    return c.Claimed(tuple(stored), pages.now)
+
+
+def _candidates(connection: sqlite3.Connection, pages: Pages, command: c.Claim) -> list[str]:
+    free = [task for task in command.tasks if task.concurrency is None and not task.keyed]
+    found = _due_of(connection, pages, command, [name for task in free for name in task.names], command.limit)
+    for task in command.tasks:
+        if task.concurrency is None and not task.keyed:
+            continue
+        names = as_json(task.names)
+        limit = command.limit
+        if task.concurrency is not None:
+            (running,) = connection.execute(SQL["count_running"], (names,)).fetchone()
+            limit = min(limit, task.concurrency - running)
+        if limit <= 0:
+            continue
+        if task.keyed:
+            found += connection.execute(
+                SQL["claimable_keyed"], (names, pages.now, limit, command.suspects)
+            ).fetchall()
+        else:
+            found += _due_of(connection, pages, command, task.names, limit)
+    found.sort(key=lambda row: (row[1], row[2]))
+    suspects = [row for row in found if row[3] >= c.SUSPECT_CRASHES]
+    return [row[0] for row in found if row not in suspects[1:]][: command.limit]
+
+
+def _due_of(
+    connection: sqlite3.Connection, pages: Pages, command: c.Claim, names: Iterable[str], limit: int
+) -> list[Any]:
+    wanted = as_json(names)
+    rows = connection.execute(SQL["claimable"], (wanted, pages.now, limit)).fetchall()
+    if command.suspects:
+        rows += connection.execute(SQL["claimable_suspect"], (wanted, pages.now, 1)).fetchall()
+    rows.sort(key=lambda row: (row[1], row[2]))
+    return rows[:limit]
+
+
+def _purge(connection: sqlite3.Connection, pages: Pages, command: c.Purge) -> c.Outcome:
+    _flush(connection, pages)
+    states = as_json(state.value for state in command.states)
+    rows = connection.execute(
+        SQL["purgeable"], (pages.now - command.older_than, states, command.limit)
+    ).fetchall()
+    ids = as_json(row[0] for row in rows)
+    for statement in ("purge_effects", "purge_attempts", "purge_runs"):
+        connection.execute(SQL[statement], (ids,))
+    keys = as_json((scope, key) for _, scope, key in rows if key is not None)
+    connection.execute(SQL["purge_keys"], (keys,))
+    return c.Purged(len(rows))
+
+
+def load_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[StoredRun]:
+    """Read runs whole, in the order of the ids; unknown ids are left out."""
+    if not run_ids:
+        return []
+    wanted = (as_json(run_ids),)
+    rows = {row[0]: mapping.run_from(row) for row in connection.execute(SQL["load_runs"], wanted)}
+    found = {
+        payload[0]: mapping.stored_from(rows[payload[0]], payload)
+        for payload in connection.execute(SQL["load_payloads"], wanted)
+        if payload[0] in rows
+    }
+    for row in connection.execute(SQL["load_attempts"], wanted):
+        if row[0] in found:
+            found[row[0]].attempts.append(mapping.attempt_from(row))
+    for row in connection.execute(SQL["load_journal"], wanted):
+        if row[0] in found:
+            found[row[0]].effects.append(mapping.effect_from(row))
+    return [found[run_id] for run_id in run_ids if run_id in found]
+
+
+def as_json(values: Iterable[Any]) -> str:
+    """A list for ``json_each``: one parameter, whatever its length."""
+    return json.dumps(list(values))

@@ -1,0 +1,139 @@
+"""What must be true of a SQLite file before effectlog trusts it, checked at open."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+from effectlog.errors import StoreRefused
+from effectlog.store.statements import migrations
+
+_HEADER = b"SQLite format 3\x00"
+
+# File systems on which SQLite's locks or shared memory can't be trusted between hosts
+# (https://sqlite.org/wal.html: "WAL does not work over a network filesystem").
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "afs", "ceph", "lustre", "gpfs", "glusterfs"}
+    | {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "vboxsf", "prl_fs"}
+)
+MOUNT_TABLE = Path("/proc/self/mountinfo")
+
+
+def check_place(path: str) -> None:
+    """Refuse a path that can't hold a trustworthy store, before SQLite touches it."""
+    file = Path(path).absolute()
+    folder = file.parent
+    if not folder.is_dir():
+        raise StoreRefused(f"{file}: the folder {folder} does not exist; create it first")
+    if file.is_dir():
+        raise StoreRefused(f"{file} is a folder; name a file in it, such as {file / 'effectlog.db'}")
+    file_system = file_system_of(folder)
+    if file_system in NETWORK_FILE_SYSTEMS:
+        raise StoreRefused(
+            f"{file} lies on a network or shared file system ({file_system}), where SQLite's locks don't "
+            f"hold between machines; use a local disk, or PostgreSQL for several machines"
+        )
+    for place in (folder, file):
+        if place.exists() and not _writable(place):
+            raise StoreRefused(f"{place} is read-only; make it writable, or choose another path")
+    if file.exists() and file.stat().st_size > 0:
+        with file.open("rb") as stream:
+            if stream.read(len(_HEADER)) != _HEADER:
+                raise StoreRefused(f"{file} is not an SQLite database; choose another path")
+
+
+def _writable(place: Path) -> bool:
+    # Root may write where no one is meant to: a missing write bit is then the only sign.
+    return os.access(place, os.W_OK) and place.stat().st_mode & 0o222 != 0
+
+
+def file_system_of(folder: Path) -> str | None:
+    """The type of the file system that ``folder`` lies on, where the mount table can tell."""
+    try:
+        lines = MOUNT_TABLE.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    best: tuple[int, str | None] = (-1, None)
+    target = os.path.realpath(folder)
+    for line in lines:
+        fields, _, tail = line.partition(" - ")
+        mount = fields.split(" ")[4].encode().decode("unicode_escape")
+        inside = target == mount or target.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= best[0]:
+            best = (len(mount), tail.split(" ")[0])
+    return best[1]
+
+
+def prepare(connection: sqlite3.Connection, name: str) -> None:
+    """Make the connection durable and bring the schema up to date; runs on the connection's thread."""
+    _set_wal(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _migrate(connection, name)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _set_wal(connection: sqlite3.Connection) -> None:
+    # Switching to WAL needs the file alone and does not wait for it, so several openers have to.
+    (wait_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    deadline = time.monotonic() + max(wait_ms / 1000, 30.0)
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _migrate(connection: sqlite3.Connection, name: str) -> None:
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS effectlog_migrations "
+        "(number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at REAL NOT NULL)"
+    )
+    (applied,) = connection.execute("SELECT coalesce(max(number), 0) FROM effectlog_migrations").fetchone()
+    known = migrations("sqlite")
+    if applied > known[-1][0]:
+        raise StoreRefused(
+            f"{name} was written by a newer effectlog (schema {applied}, this one knows {known[-1][0]}); "
+            f"upgrade effectlog here"
+        )
+    for number, file_name, script in known:
+        if number > applied:
+            for statement in _split(script):
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO effectlog_migrations VALUES (?, ?, ?)", (number, file_name, time.time())
+            )
+
+
+def _split(script: str) -> list[str]:
+    """The statements of a script: ``executescript`` would commit the transaction that guards them."""
+    statements, current = [], ""
+    for line in script.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            statements.append(current)
+            current = ""
+    return statements
+
+
+def make_reader(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA query_only = ON")
+
+
+def size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0
