@@ -44,12 +44,16 @@ _CHAIN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What could be read from an exception; ``status`` is ``None`` where there was no HTTP answer."""
+    """What could be read from an exception; ``status`` is ``None`` where there was no HTTP answer.
+
+    ``retries`` counts the requests that the client made by itself before the one that was answered.
+    """
 
     status: int | None = None
     codes: frozenset[str] = frozenset()
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    retries: int = 0
 
     def find(self, name: str) -> Any:
         """The first value stored under this name anywhere in the body, or ``None``."""
@@ -65,6 +69,8 @@ class Rule:
     code: str | None = None
 
     def matches(self, answer: Answer) -> bool:
+        if self.verdict is Verdict.NOT_APPLIED and answer.retries:
+            return False  # a refused retry proves nothing about the tries before it
         return self.status in {None, answer.status} and (self.code is None or self.code in answer.codes)
 
 
@@ -112,7 +118,14 @@ def _read_one(error: BaseException) -> Answer:
         codes=frozenset(_codes([*own.items(), *pairs])),
         body=bodies[0] if len(bodies) == 1 else bodies,
         headers=_headers(error, response),
+        retries=_metadata(response).get("RetryAttempts", 0),
     )
+
+
+def _metadata(response: Any) -> Mapping[str, Any]:
+    """What botocore notes about its own requests."""
+    found = response.get("ResponseMetadata") if isinstance(response, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def _attribute(owner: object, name: str) -> Any:
@@ -125,8 +138,7 @@ def _attribute(owner: object, name: str) -> Any:
 def _status(error: BaseException, response: Any) -> int | None:
     owners = (response, error)
     candidates = [_attribute(owner, name) for owner in owners for name in _STATUS_FIELDS]
-    if isinstance(response, Mapping):  # botocore
-        candidates.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
+    candidates.append(_metadata(response).get("HTTPStatusCode"))
     return next((status for status in map(_as_status, candidates) if status is not None), None)
 
 
