@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 TAG = "!"
 MAX_DEPTH = 100
-_LARGEST = 2**63 - 1
-_SMALLEST = -(2**63)
+LARGEST = 2**63 - 1
+SMALLEST = -(2**63)
 
 FACTORIES: Mapping[str, Callable[[], Any]] = {
     cls.__name__: cls for cls in (list, dict, set, frozenset, tuple, str, bytes, int, float, bool)
@@ -193,7 +193,7 @@ def _is_encodable(text: str) -> bool:
 
 def _integer(value: int, _: int) -> Any:
     # Hexadecimal, because Python limits the digits of a decimal conversion.
-    return value if _SMALLEST <= value <= _LARGEST else {TAG: "int", "v": hex(value)}
+    return value if SMALLEST <= value <= LARGEST else {TAG: "int", "v": hex(value)}
 
 
 def _float(value: float, _: int) -> Any:

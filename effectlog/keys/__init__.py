@@ -1,0 +1,22 @@
+"""How one operation is told from another: bound arguments, keys, fingerprints and ids.
+
+Keys are text for people and for the destination; fingerprints tell apart what a key leaves out. Nothing
+here reads or writes the journal. The invariant: the same call gives the same key, fingerprints and
+operation id in every process, for every hash seed, or is refused.
+"""
+
+from __future__ import annotations
+
+from effectlog.keys.binder import Binder
+from effectlog.keys.identity import differing, fingerprints, new_run_id, operation_id
+from effectlog.keys.template import MAX_KEY_LENGTH, KeyTemplate
+
+__all__ = [
+    "MAX_KEY_LENGTH",
+    "Binder",
+    "KeyTemplate",
+    "differing",
+    "fingerprints",
+    "new_run_id",
+    "operation_id",
+]
