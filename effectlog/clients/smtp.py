@@ -1,0 +1,39 @@
+"""Stable ``Message-ID`` and ``Date`` for a mail that an effect sends.
+
+SMTP has no idempotency key: two copies are two mails. Copies that share both fields can at least be
+recognised, and a mailbox may fold them (RFC 7352); receivers owe nothing.
+
+Invariant: the fields are the same on every attempt, and fields that are set already are left alone.
+"""
+
+from __future__ import annotations
+
+from email.utils import format_datetime, parseaddr
+from typing import TYPE_CHECKING
+
+from effectlog.clients import carrying
+
+if TYPE_CHECKING:
+    from email.message import Message
+
+_NO_DOMAIN = "effectlog.invalid"  # RFC 2606: never a host
+
+
+def stamp(message: Message, *, domain: str | None = None) -> Message:
+    """Give the message the current effect's ``Message-ID`` and ``Date``, and return it.
+
+    The id is ``<operation id@domain>``, the domain the sender's unless given; the date is the time of the
+    effect's first request. Outside an effect nothing changes.
+    """
+    current = carrying.request()
+    if current is None:
+        return message
+    if "Message-ID" not in message:
+        message["Message-ID"] = f"<{current.operation_id}@{domain or _sender_domain(message)}>"
+    if "Date" not in message:
+        message["Date"] = format_datetime(current.first_request_at)
+    return message
+
+
+def _sender_domain(message: Message) -> str:
+    return parseaddr(str(message.get("From", "")))[1].rpartition("@")[2] or _NO_DOMAIN
