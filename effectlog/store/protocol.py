@@ -108,8 +108,8 @@ class Store(Protocol):
     async def due(self, tasks: Sequence[str]) -> Due:
         """Whether runs of these tasks are due."""
 
-    async def running(self) -> list[RunRow]:
-        """The rows of all running runs."""
+    async def owners(self) -> dict[str, str]:
+        """Every owner of a running run, with the identity of the clock its lease is in."""
 
     async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
         """The running runs that nobody owns any more."""

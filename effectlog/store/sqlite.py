@@ -171,8 +171,8 @@ class SqliteStore:
         wait = due_at - self._clock.wall()
         return Due(now=wait <= 0, next_in=max(0.0, wait))
 
-    async def running(self) -> list[RunRow]:
-        return [mapping.run_from(row) for row in await self._rows("running")]
+    async def owners(self) -> dict[str, str]:
+        return dict(await self._rows("load_owners"))
 
     async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
         clock = self._clock

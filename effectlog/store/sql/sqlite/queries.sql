@@ -133,10 +133,8 @@ SELECT min(due_at) FROM (
     FROM json_each(?) AS wanted
 );
 
--- name: running
-SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
-FROM effectlog_runs WHERE state = 'running';
+-- name: load_owners
+SELECT DISTINCT owner, lease_clock FROM effectlog_runs WHERE state = 'running';
 
 -- name: lapsed
 SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
