@@ -170,20 +170,20 @@ _PYDANTIC_STATE = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_
 
 
 @lru_cache(maxsize=1024)
-def field_names(cls: Any) -> frozenset[str]:
-    """The declared fields of a storable class."""
+def field_names(cls: Any) -> tuple[str, ...]:
+    """The declared fields of a storable class, in their order."""
     if issubclass(cls, msgspec.Struct):
-        return frozenset(cls.__struct_fields__)
+        return tuple(cls.__struct_fields__)
     if cls.__new__ is not object.__new__:
         raise RefusalError("its class has its own __new__, so fields can't rebuild it", type_name(cls))
     if is_pydantic(cls):
-        return frozenset(cls.__pydantic_fields__)
-    return frozenset(field.name for field in dataclasses.fields(cls))
+        return tuple(cls.__pydantic_fields__)
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 def rebuild(cls: type, state: State) -> Any:
     """An object of ``cls`` with exactly this state; fields added since it was stored take their defaults."""
-    gone = state.fields.keys() - field_names(cls)
+    gone = state.fields.keys() - set(field_names(cls))
     if gone:
         raise RefusalError(
             f"the stored object has fields that its class no longer has: {sorted(gone)}", type_name(cls)

@@ -65,6 +65,8 @@ def _convert(value: object, annotation: Any) -> Any:
 def _instance(cls: type, value: object) -> object:
     if isinstance(value, cls):
         return value
+    if is_pydantic(cls):
+        return getattr(cls, "model_validate")(value)  # noqa: B009 - its type is not known without pydantic
     raise ValueError(f"expected {type_name(cls)}, got {type_name(type(value))}")
 
 

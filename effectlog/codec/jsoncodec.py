@@ -87,10 +87,11 @@ def fingerprint(value: object, *, root: str = "value") -> str:
     ``True`` and ``"1"`` differ). Raises ``EncodingError`` for what has no stable form.
     """
     try:
+        # The first two give what the walk would come to, in a quarter of the time.
         if type(value) is str and value.isascii():
-            canonical = encode_basestring_ascii(
-                value
-            )  # what the walk would come to, in a quarter of the time
+            canonical = encode_basestring_ascii(value)
+        elif type(value) is int and SMALLEST <= value <= LARGEST:
+            canonical = str(value)
         else:
             canonical = to_sorted_ascii(_canonical.tag(value))
     except Exception as error:

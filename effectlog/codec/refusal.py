@@ -35,8 +35,15 @@ class RefusalError(Exception):
 
 def item(key: object) -> str:
     """The path part of one dict key or list position."""
-    shown = f'"{key}"' if isinstance(key, str) and key.isprintable() else repr(key)
-    return f"[{shown[:60]}]"
+    return f'["{key[:60]}"]' if type(key) is str and key.isprintable() else f"[{shown(key)}]"
+
+
+def shown(value: object) -> str:
+    """A short text of any value; never raises, whatever the value's ``__repr__`` does."""
+    try:
+        return repr(value)[:60]
+    except Exception:
+        return f"<{type_name(type(value))}>"
 
 
 def type_name(cls: type) -> str:

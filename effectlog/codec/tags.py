@@ -42,7 +42,7 @@ import msgspec
 
 from effectlog.codec import classes
 from effectlog.codec.advice import reason_against
-from effectlog.codec.refusal import RefusalError, item, type_name
+from effectlog.codec.refusal import RefusalError, item, shown, type_name
 from effectlog.codec.times import duration_parts, moment_parts
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Tagger:
             try:
                 tagged.append(self.tag(part, depth - 1))
             except RefusalError as refusal:
-                raise refusal.under("{" + repr(part)[:60] + "}") from None
+                raise refusal.under("{" + shown(part) + "}") from None
         return sorted(tagged, key=to_sorted_ascii)
 
     def _dict(self, value: dict[Any, Any], depth: int) -> Any:

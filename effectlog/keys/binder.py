@@ -37,7 +37,7 @@ class Binder:
         self._bind = _stand_in(function, signature, self.parameters)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameter name to value, defaults applied; variable ones as a tuple and a dict under their names.
+        """Parameter name to value, defaults applied; ``*args`` and ``**kwargs`` as tuple and dict.
 
         ``args`` does not include ``self`` or ``cls``. Raises Python's own ``TypeError`` for a wrong call.
         """
@@ -45,11 +45,12 @@ class Binder:
         return arguments
 
     def require(self, names: Iterable[str], option: str, owner: str) -> None:
-        """Raise ``ConfigurationError`` for names of ``option`` that aren't parameters, as in a misspelling."""
+        """Raise ``ConfigurationError`` for names in ``option`` that no parameter has, as when misspelt."""
         unknown = sorted(set(names) - set(self.parameters))
         if unknown:
+            known = ", ".join(self.parameters) or "none"
             raise ConfigurationError(
-                f"{owner}: {option} names {', '.join(unknown)}; its parameters are ({', '.join(self.parameters)})",
+                f"{owner}: {option} names {', '.join(unknown)}, but its parameters are: {known}",
                 function=owner,
                 parameters=unknown,
             )
@@ -60,7 +61,7 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(function)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(
-            f"the signature of {function!r} can't be read, so wrap it in a function",
+            f"the signature of {function!r} can't be read; wrap it in a function with named parameters",
             function=repr(function),
         ) from error
 

@@ -51,7 +51,7 @@ class KeyTemplate:
         if isinstance(template, str):
             self._parts = tuple(self._parse(template, tuple(parameters)))
             if all(isinstance(part, str) for part in self._parts):
-                self._check(template)  # without fields it is the key itself
+                self._check("".join(map(str, self._parts)))  # without fields it is the key itself
         elif not callable(template) or inspect.iscoroutinefunction(template):
             raise self._error("its key is neither a template nor a plain (not async) callable")
         self.fields = frozenset(part.root for part in self._parts if isinstance(part, _Field))
