@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from effectlog.clients import carrying
+from effectlog.context import current_request
 
 
 def request_options(**options: Any) -> dict[str, Any]:
@@ -19,5 +19,5 @@ def request_options(**options: Any) -> dict[str, Any]:
     stripe.PaymentIntent.create(amount=1999, currency="eur", **request_options())
     client.v1.payment_intents.create(params, request_options(stripe_account="acct_…"))
     """
-    current = carrying.request()
-    return options if current is None else {"idempotency_key": current.operation_id} | options
+    request = current_request()
+    return options if request is None else {"idempotency_key": request.operation_id} | options
