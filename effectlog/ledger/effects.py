@@ -68,9 +68,10 @@ def finish(pages: Pages, command: c.FinishEffect) -> c.Outcome:
     effect = pages.effects.get((command.fence.run_id, command.key))
     if run is None or effect is None:
         return c.Refused(c.Refusal.NOT_FOUND)
-    if _recorded_already(effect, command):
-        return c.EffectStored(effect)
     attempt = command.fence.attempt
+    tells_the_effect = command.outcome in (c.RequestOutcome.COMPLETED, c.RequestOutcome.FINAL)
+    if _recorded_already(effect, command) or (attempt not in effect.executing and not tells_the_effect):
+        return c.EffectStored(effect)
     timely = run.attempt == attempt and run.attempt_outcome not in _GIVEN_AWAY
     contested = not timely and executing_now(run, effect)
     effect.executing = tuple(number for number in effect.executing if number != attempt)

@@ -96,6 +96,7 @@ def end_attempt(pages: Pages, command: c.EndAttempt) -> c.Outcome:
     if outcome is AttemptOutcome.EXPIRED and run.releasing:
         outcome, state = AttemptOutcome.RELEASED, RunState.PENDING
     _settle_by_evidence(pages, run)
+    _end_requests(pages, run, command.dead_owners)
     _hold(pages, run, command.holds)
     if state in (RunState.SUCCEEDED, RunState.FAILED) and undecided(pages, run.id):
         state = RunState.HELD
@@ -130,6 +131,16 @@ def _settle_by_evidence(pages: Pages, run: RunRow) -> None:
     for effect in list(pages.unsettled(run.id)):
         if effect.late_attempt is not None:
             settle_by_late_outcome(pages, effect)
+            pages.change_effect(effect)
+
+
+def _end_requests(pages: Pages, run: RunRow, dead_owners: frozenset[str]) -> None:
+    """A dead owner executes nothing any more; one whose lease merely lapsed may still be calling."""
+    if run.owner not in dead_owners:
+        return
+    for effect in list(pages.unsettled(run.id)):
+        if run.attempt in effect.executing:
+            effect.executing = tuple(number for number in effect.executing if number != run.attempt)
             pages.change_effect(effect)
 
 
@@ -201,6 +212,7 @@ def cancel(pages: Pages, command: c.CancelRun) -> c.Outcome:
             pages.change_run(run)
             return c.RunMoved(RunState.RUNNING)
         _settle_by_evidence(pages, run)
+        _end_requests(pages, run, command.dead_owners)
         _close_attempt(pages, run, AttemptOutcome.EXPIRED if lapsed else AttemptOutcome.CANCELLED, None)
     _move(pages, run, RunState.CANCELLED, error=run.error)
     return c.RunMoved(RunState.CANCELLED)
@@ -215,6 +227,7 @@ def retry(pages: Pages, command: c.RetryRun) -> c.Outcome:
         if not lapsed and not command.force:
             return c.Refused(c.Refusal.OWNER_ALIVE, run.state)
         _settle_by_evidence(pages, run)
+        _end_requests(pages, run, command.dead_owners)
         _close_attempt(pages, run, AttemptOutcome.EXPIRED if lapsed else AttemptOutcome.CANCELLED, None)
     elif run.state not in (RunState.FAILED, RunState.CANCELLED):
         return c.Refused(c.Refusal.WRONG_STATE, run.state)
