@@ -226,11 +226,15 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """Remove up to ``limit`` ended runs that finished at least ``older_than`` seconds ago, each whole."""
+    """Remove up to ``limit`` ended runs that finished at least ``older_than`` seconds ago, each whole.
+
+    With ``run_ids``, only those of them. A run with an effect in doubt is never removed.
+    """
 
     older_than: float
     states: tuple[RunState, ...]
     limit: int
+    run_ids: tuple[str, ...] | None = None
 
 
 Command: TypeAlias = (

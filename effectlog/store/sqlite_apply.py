@@ -153,8 +153,9 @@ def _due_of(
 def _purge(connection: sqlite3.Connection, pages: Pages, command: c.Purge) -> c.Outcome:
     _flush(connection, pages)
     states = as_json(state.value for state in command.states)
+    only = None if command.run_ids is None else as_json(command.run_ids)
     rows = connection.execute(
-        SQL["purgeable"], (pages.now - command.older_than, states, command.limit)
+        SQL["purgeable"], (pages.now - command.older_than, states, command.limit, only)
     ).fetchall()
     ids = as_json(row[0] for row in rows)
     for statement in ("purge_effects", "purge_attempts", "purge_runs"):

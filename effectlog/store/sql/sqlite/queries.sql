@@ -166,6 +166,7 @@ SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at FROM effectlog
 -- name: purgeable
 SELECT id, scope, idempotency_key FROM effectlog_runs
 WHERE finished_at <= ?1 AND state IN (SELECT value FROM json_each(?2))
+  AND (?4 IS NULL OR id IN (SELECT value FROM json_each(?4)))
   AND NOT EXISTS (SELECT 1 FROM effectlog_effects WHERE run_id = effectlog_runs.id AND effectlog_effects.state = 'started')
 ORDER BY finished_at LIMIT ?3;
 
