@@ -152,6 +152,11 @@ class State:
     fields: dict[str, Any]
     others: dict[str, Any]
 
+    @property
+    def undeclared(self) -> dict[str, Any]:
+        """A model's extra fields: not declared, but given by the caller all the same."""
+        return {name: part for name, part in self.others.items() if name == _PYDANTIC_EXTRA and part}
+
 
 def state_of(value: Any) -> State:
     """Read an object's state, without running code of its class where that can be avoided."""
@@ -166,7 +171,8 @@ def state_of(value: Any) -> State:
 
 
 _MISSING: Any = object()
-_PYDANTIC_STATE = ("__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+_PYDANTIC_EXTRA = "__pydantic_extra__"
+_PYDANTIC_STATE = ("__pydantic_fields_set__", _PYDANTIC_EXTRA, "__pydantic_private__")
 
 
 @lru_cache(maxsize=1024)

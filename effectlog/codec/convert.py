@@ -6,6 +6,7 @@ import inspect
 import sys
 import types
 import typing
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,7 +45,7 @@ def convert(value: object, annotation: Any) -> Any:
     try:
         return _convert(value, annotation)
     except Exception as error:
-        shown = getattr(annotation, "__qualname__", None) or str(annotation)
+        shown = annotation.__qualname__ if type(annotation) is type else str(annotation)
         raise DecodingError(
             f"a value of type {type_name(type(value))} does not fit the declared {shown}: {error}",
             path="",
@@ -56,10 +57,14 @@ def _convert(value: object, annotation: Any) -> Any:
     if any(is_pydantic(cls) for cls in classes_in(annotation)):
         return sys.modules["pydantic"].TypeAdapter(annotation).validate_python(value)
     try:
-        return msgspec.convert(value, annotation, dec_hook=_instance)
+        return msgspec.convert(value, annotation, dec_hook=_instance, str_keys=_has_text_keys(value))
     except TypeError:
         # msgspec refuses some declarations as a whole, such as a union of two classes.
-        return _first_fit(value, annotation)
+        return _by_parts(value, annotation)
+
+
+def _has_text_keys(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(key, str) for key in value)
 
 
 def _instance(cls: type, value: object) -> object:
@@ -70,10 +75,27 @@ def _instance(cls: type, value: object) -> object:
     raise ValueError(f"expected {type_name(cls)}, got {type_name(type(value))}")
 
 
-def _first_fit(value: object, annotation: Any) -> Any:
-    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
-        raise TypeError("the declared type can't be converted to; give a value of that type itself")
-    arms = typing.get_args(annotation)
+def _by_parts(value: Any, annotation: Any) -> Any:
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _convert(value, parts[0])
+    if origin in (typing.Union, types.UnionType):
+        return _first_fit(value, parts)
+    if origin in (list, set, frozenset) and isinstance(value, (list, tuple, set, frozenset)):
+        return origin(_convert(item, parts[0]) for item in value)
+    if origin is dict and isinstance(value, dict):
+        return {_convert(key, parts[0]): _convert(item, parts[1]) for key, item in value.items()}
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return _member(annotation, value)
+    raise TypeError("the declared type can't be converted to; give a value of that type itself")
+
+
+def _member(cls: type[Enum], value: Any) -> Enum:
+    named = cls.__members__.get(value) if isinstance(value, str) else None
+    return named if named is not None else cls(value)
+
+
+def _first_fit(value: object, arms: tuple[Any, ...]) -> Any:
     if any(type(value) is arm for arm in arms):
         return value
     failures = []

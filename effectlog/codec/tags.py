@@ -23,7 +23,8 @@ unset         msgspec's UNSET
 
 Released tags keep their meaning for ever; ``tests/fixtures/codec`` holds them to it. The same walk makes
 the canonical form for fingerprints, in which dicts have no order, classes are known by their bare name
-(the same class is ``__main__`` in a script and not in a worker) and only declared fields count.
+(the same class is ``__main__`` in a script and not in a worker) and only fields count, not attributes
+that were computed from them.
 """
 
 from __future__ import annotations
@@ -154,8 +155,9 @@ class Tagger:
             raise RefusalError(reason_against(value), type_name(cls))
         state = classes.state_of(value)
         tagged = {TAG: "object", "c": self._name(cls), "v": self._attributes(state.fields, depth)}
-        if state.others and not self._canonical:
-            tagged["x"] = self._attributes(state.others, depth)
+        others = state.undeclared if self._canonical else state.others
+        if others:
+            tagged["x"] = self._attributes(others, depth)
         return tagged
 
     def _attributes(self, held: dict[str, Any], depth: int) -> dict[str, Any]:
