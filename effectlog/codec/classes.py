@@ -163,7 +163,8 @@ def state_of(value: Any) -> State:
     cls: Any = type(value)
     names = field_names(cls)
     fields = {name: part for name in names if (part := getattr(value, name, _MISSING)) is not _MISSING}
-    others = {name: part for name, part in getattr(value, "__dict__", {}).items() if name not in names}
+    known = {*names, "__orig_class__"}  # typing's note on objects of a generic class
+    others = {name: part for name, part in getattr(value, "__dict__", {}).items() if name not in known}
     if is_pydantic(cls):
         held = {name: getattr(value, name, None) for name in _PYDANTIC_STATE}
         others |= {name: part for name, part in held.items() if part is not None}

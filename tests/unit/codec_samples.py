@@ -6,10 +6,12 @@ import collections
 import enum
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Optional, Self
+from typing import Any, ClassVar, Generic, NamedTuple, Optional, Self, TypeVar
 
 import msgspec
 import pydantic
+
+T = TypeVar("T")
 
 
 class Colour(enum.Enum):
@@ -122,6 +124,15 @@ class Outer:
     @dataclass
     class Inner:
         a: int
+
+
+@dataclass
+class Box(Generic[T]):
+    content: T
+
+
+class Page(pydantic.BaseModel, Generic[T]):
+    items: list[T]
 
 
 class TextKind(str):

@@ -42,8 +42,8 @@ PROGRAM = textwrap.dedent("""
     prints = [fingerprint(value) for value in (set(words), pairs, order, {Colour.RED: order})]
     template = KeyTemplate("send:{order.name}:{colour}", send, ("order", "colour"))
     key = template.render({"order": order, "colour": Colour.RED}, (), {})
-    stored = JsonCodec().encode(order).decode()
-    print(*prints, key, operation_id("run", key), stored.replace("orders:", "").replace("__main__:", ""), sep="\\n")
+    stored = JsonCodec().encode(order).decode().replace("orders:", "").replace("__main__:", "")
+    print(*prints, key, operation_id("run", key), stored, sep="\\n")
 """)
 
 
