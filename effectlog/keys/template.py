@@ -175,8 +175,6 @@ class _Field:
     def text(self, value: Any) -> str:
         if self.conversion:
             value = _CONVERSIONS[self.conversion](value)
-        elif isinstance(value, Enum) and not self.spec:
-            return str(value)  # format() of a mixed-in enum is not the same in every Python
         return format(value, self.spec)
 
 

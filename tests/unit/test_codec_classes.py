@@ -140,13 +140,19 @@ def test_a_class_is_found_by_annotation_when_its_module_is_not_imported() -> Non
 
 def test_decoding_never_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "this" not in sys.modules
-    lazy = types.ModuleType("lazy")
-    lazy.__getattr__ = lambda name: pytest.fail(f"looked up {name}")  # type: ignore[method-assign]
+    lazy, looked_up = types.ModuleType("lazy"), []
+
+    def load(name: str) -> Any:
+        looked_up.append(name)
+        raise AttributeError(name)
+
+    lazy.__getattr__ = load  # type: ignore[method-assign]
     monkeypatch.setitem(sys.modules, "lazy", lazy)
     for name in (b"this:Zen", b"lazy:Thing", b"lazy:a.b", b"", b":", b"sys:modules", b"no_such:Name"):
         with pytest.raises(DecodingError, match="import its module"):
             codec.decode(b'{"!":"object","c":"' + name + b'","v":{}}')
     assert "this" not in sys.modules
+    assert not {"Thing", "a"} & set(looked_up)
 
 
 @pytest.mark.parametrize("name", [b"subprocess:Popen", b"builtins:dict", b"codec_samples:TextKind"])
