@@ -115,6 +115,11 @@ class EffectRow:
         """A request was or may have been made, and its outcome is not known."""
         return self.state is EffectState.STARTED
 
+    @property
+    def settled_for_good(self) -> bool:
+        """No request may follow: there is a result, or the destination said no for good."""
+        return self.state is EffectState.COMPLETED or self.final
+
 
 @dataclass(slots=True)
 class StoredRun:

@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from effectlog import commands as c
-from effectlog.ledger.evidence import executing_now, settle_by_late_outcome, succeed
+from effectlog.ledger.evidence import (
+    add_evidence,
+    credit,
+    executing_now,
+    late_outcome_of,
+    settle_by_late_outcome,
+    succeed,
+)
 from effectlog.ledger.runs import resume_if_decided
 from effectlog.model import AttemptOutcome, EffectState
 from effectlog.rows import EffectRow
@@ -29,7 +36,7 @@ def start(pages: Pages, command: c.StartEffect) -> c.Outcome:
         return c.Refused(c.Refusal.NOT_OWNER, run.state if run else None, effect)
     if run.cancel_requested:
         return c.Refused(c.Refusal.CANCELLING, run.state, effect)
-    if (effect.version if effect else 0) != command.seen:
+    if (effect.version if effect else 0) != command.seen or (effect is not None and effect.settled_for_good):
         return c.Refused(c.Refusal.CHANGED, run.state, effect)
     return c.EffectStored(_begin_request(pages, effect, command))
 
@@ -68,52 +75,62 @@ def finish(pages: Pages, command: c.FinishEffect) -> c.Outcome:
     effect = pages.effects.get((command.fence.run_id, command.key))
     if run is None or effect is None:
         return c.Refused(c.Refusal.NOT_FOUND)
-    attempt = command.fence.attempt
-    tells_the_effect = command.outcome in (c.RequestOutcome.COMPLETED, c.RequestOutcome.FINAL)
-    if _recorded_already(effect, command) or (attempt not in effect.executing and not tells_the_effect):
+    if _told_before(effect, command):
         return c.EffectStored(effect)
+    attempt = command.fence.attempt
     timely = run.attempt == attempt and run.attempt_outcome not in _GIVEN_AWAY
     contested = not timely and executing_now(run, effect)
     effect.executing = tuple(number for number in effect.executing if number != attempt)
     late = _record(pages, effect, command, timely=timely, contested=contested)
-    if effect.late_attempt is not None and not executing_now(run, effect):
+    if not executing_now(run, effect):
         settle_by_late_outcome(pages, effect)
     pages.change_effect(effect)
-    if not timely and not effect.unsettled:
+    if not effect.unsettled:
         resume_if_decided(pages, run)
     return c.EffectStored(effect, late=late)
 
 
-def _recorded_already(effect: EffectRow, command: c.FinishEffect) -> bool:
-    """The same outcome came before: its commit succeeded, but the answer was lost on the way."""
-    return (
-        command.fence.attempt not in effect.executing
-        and effect.attempt == command.fence.attempt
-        and effect.resolved_by is None
-        and not (effect.unsettled and command.outcome is c.RequestOutcome.COMPLETED)
-    )
+def _told_before(effect: EffectRow, command: c.FinishEffect) -> bool:
+    """Nothing new: the commit had succeeded and its answer was lost, or this attempt's request was over.
+
+    A value, or a failure for good, counts whenever it comes: it tells of the effect, not of the request.
+    """
+    if command.fence.attempt in effect.executing:
+        return False
+    match command.outcome:
+        case c.RequestOutcome.COMPLETED:
+            told = (command.result, command.result_error)
+            return effect.state is EffectState.COMPLETED and (effect.result, effect.result_error) == told
+        case c.RequestOutcome.FINAL:
+            return effect.final
+        case _:
+            return True
 
 
 def _record(
     pages: Pages, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
 ) -> bool:
     """Apply one request's outcome; True if it could only be kept as evidence."""
+    # A failure says nothing of a request that a later attempt has made since.
+    open_still = effect.unsettled and effect.attempt == command.fence.attempt
     match command.outcome:
         case c.RequestOutcome.COMPLETED:
             return _complete(pages, effect, command, timely=timely, contested=contested)
-        case c.RequestOutcome.FINAL:
-            if not effect.unsettled or contested:
-                _add_evidence(effect, f"late outcome of attempt {command.fence.attempt}: failed for good")
-                return True
-            _fail(pages, effect, command, final=True)
-        case c.RequestOutcome.NOT_APPLIED:
-            effect.open_requests = max(0, effect.open_requests - 1)
-            if effect.unsettled and effect.open_requests == 0:
-                _fail(pages, effect, command, final=False)
-            elif timely:
-                effect.error = command.error
         case c.RequestOutcome.UNKNOWN:
             if timely and effect.unsettled:
+                effect.error = command.error
+        case _ if not open_still:
+            add_evidence(effect, f"{late_outcome_of(command.fence.attempt)}: {command.outcome}")
+            return True
+        case c.RequestOutcome.FINAL:
+            if effect.open_requests > 1:
+                add_evidence(effect, f"{effect.open_requests - 1} earlier request(s) had no outcome")
+            _fail(pages, effect, command, final=True)
+        case c.RequestOutcome.NOT_APPLIED:
+            effect.open_requests -= 1
+            if effect.open_requests == 0:
+                _fail(pages, effect, command, final=False)
+            elif timely:
                 effect.error = command.error
     return False
 
@@ -121,14 +138,13 @@ def _record(
 def _complete(
     pages: Pages, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
 ) -> bool:
-    settled_for_good = effect.state is EffectState.COMPLETED or effect.final
-    if settled_for_good or contested:
+    if effect.settled_for_good or contested:
         effect.late_result = command.result
         effect.late_attempt = command.fence.attempt
         return True
+    if not timely or not effect.unsettled:
+        credit(effect, late_outcome_of(command.fence.attempt))
     succeed(pages, effect, command.result, command.result_error)
-    if not timely:
-        effect.resolved_by = f"late outcome of attempt {command.fence.attempt}"
     return False
 
 
@@ -150,6 +166,7 @@ def settle(pages: Pages, command: c.SettleEffect) -> c.Outcome:
     refusal = _settle_refusal(pages, run, effect, command)
     if refusal is not None:
         return c.Refused(refusal, run.state, effect)
+    credit(effect, command.by)
     if command.applied:
         succeed(pages, effect, command.result, None)
     else:
@@ -157,8 +174,7 @@ def settle(pages: Pages, command: c.SettleEffect) -> c.Outcome:
         effect.open_requests = 0
         effect.finished_at = pages.now
         effect.generation += command.new_operation
-    effect.resolved_by = command.by
-    _add_evidence(effect, command.evidence)
+    add_evidence(effect, command.evidence)
     pages.change_effect(effect)
     resume_if_decided(pages, run)
     return c.EffectStored(effect)
@@ -173,12 +189,9 @@ def _settle_refusal(
         return c.Refusal.CHANGED
     if executing_now(run, effect) and not pages.lapsed(run, command.dead_owners):
         return c.Refusal.BEING_EXECUTED
+    if effect.late_attempt is not None and effect.unsettled:
+        return c.Refusal.NOT_IN_DOUBT  # What a late outcome says settles it as soon as the attempt is ended.
     value_missing = effect.state is EffectState.COMPLETED and effect.result_error is not None
     if effect.unsettled or (value_missing and command.applied):
         return None
     return c.Refusal.NOT_IN_DOUBT
-
-
-def _add_evidence(effect: EffectRow, text: str | None) -> None:
-    if text:
-        effect.evidence = f"{effect.evidence}\n{text}" if effect.evidence else text

@@ -27,9 +27,28 @@ def succeed(pages: Pages, effect: EffectRow, result: bytes | None, result_error:
 
 
 def settle_by_late_outcome(pages: Pages, effect: EffectRow) -> None:
-    """Settle an effect in doubt by the outcome that a fenced-out attempt reported."""
-    if not effect.unsettled or effect.late_attempt is None:
+    """Settle an effect by the value that a fenced-out attempt reported, so that nobody sends it again."""
+    if effect.late_attempt is None or effect.settled_for_good:
         return
     problem = None if effect.late_result is not None else "the late outcome could not be encoded"
-    effect.resolved_by = f"late outcome of attempt {effect.late_attempt}"
+    credit(effect, late_outcome_of(effect.late_attempt))
     succeed(pages, effect, effect.late_result, problem)
+
+
+def late_outcome_of(attempt: int) -> str:
+    """Names the source of an outcome that came after its attempt had lost the run."""
+    return f"late outcome of attempt {attempt}"
+
+
+def credit(effect: EffectRow, by: str) -> None:
+    """Name who settles the effect now; whoever had settled it before stays visible."""
+    if effect.resolved_by is not None and effect.state is not EffectState.COMPLETED:
+        add_evidence(effect, f"settled as not applied by {effect.resolved_by} before")
+    effect.resolved_by = by
+
+
+def add_evidence(effect: EffectRow, text: str | None) -> None:
+    """Keep a line for people to read; a line told again is kept once."""
+    lines = (effect.evidence or "").splitlines()
+    if text and text not in lines:
+        effect.evidence = "\n".join([*lines, text])

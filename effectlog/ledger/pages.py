@@ -62,6 +62,21 @@ class Pages:
         for rows in (self.new_runs, self.new_keys, self.begun, self.ended):
             rows.clear()
 
+    def need_unsettled(self, wanted: Needs) -> set[str]:
+        """The runs of which every unsettled effect is needed, once the wanted runs are loaded.
+
+        An outcome or a decision lets a held run go on only if it was the last one missing.
+        """
+        held = {run.id for run in self.runs.values() if run.state is RunState.HELD}
+        return wanted.unsettled_of | held
+
+    def forget_runs(self, run_ids: set[str]) -> None:
+        """Drop runs that were removed from the store, so that the rest of the batch can't bring them back."""
+        for run_id in run_ids:
+            self.runs.pop(run_id, None)
+        for effect_id in [effect_id for effect_id in self.effects if effect_id[0] in run_ids]:
+            del self.effects[effect_id]
+
     def lapsed(self, run: RunRow, dead_owners: frozenset[str] = frozenset()) -> bool:
         """Nobody owns the run any more: its lease ran out by our clock, or its owner is known dead."""
         if run.owner in dead_owners:

@@ -6,6 +6,7 @@ once; no run ends ``succeeded`` or ``failed`` over an effect that waits for a de
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from effectlog import commands as c
@@ -35,10 +36,9 @@ def create(pages: Pages, command: c.CreateRuns) -> c.Outcome:
 
 def _insert(pages: Pages, runs: tuple[NewRun, ...], scope: str, key: str | None, fingerprints: str) -> None:
     for run in runs:
-        if run.due_at is None:
-            run.due_at = pages.now + run.delay
-        run.scope, run.idempotency_key = scope, key
-        pages.new_runs.append(run)
+        due_at = pages.now + run.delay if run.due_at is None else run.due_at
+        # A copy: the command is applied anew if its transaction fails and is tried again.
+        pages.new_runs.append(replace(run, due_at=due_at, scope=scope, idempotency_key=key))
     if key is not None:
         row = KeyRow(tuple(run.id for run in runs), fingerprints)
         pages.keys[scope, key] = row
@@ -98,7 +98,7 @@ def end_attempt(pages: Pages, command: c.EndAttempt) -> c.Outcome:
     _settle_by_evidence(pages, run)
     _end_requests(pages, run, command.dead_owners)
     _hold(pages, run, command.holds)
-    if state in (RunState.SUCCEEDED, RunState.FAILED) and undecided(pages, run.id):
+    if _must_hold(pages, run, outcome, state):
         state = RunState.HELD
         outcome = outcome if outcome is AttemptOutcome.EXPIRED else AttemptOutcome.HELD
     elif state is RunState.HELD and not undecided(pages, run.id):
@@ -150,6 +150,14 @@ def _hold(pages: Pages, run: RunRow, keys: tuple[str, ...]) -> None:
         if effect.key in keys and effect.policy is not Policy.HOLD:
             effect.policy = Policy.HOLD
             pages.change_effect(effect)
+
+
+def _must_hold(pages: Pages, run: RunRow, outcome: AttemptOutcome, state: RunState) -> bool:
+    """Whether a doubt keeps the run from ending, or from a retry that could only hold it again."""
+    if state in (RunState.SUCCEEDED, RunState.FAILED):
+        return undecided(pages, run.id)
+    raised = state is RunState.PENDING and outcome in (AttemptOutcome.ERROR, AttemptOutcome.TIMED_OUT)
+    return raised and any(effect.policy is Policy.HOLD for effect in pages.unsettled(run.id))
 
 
 def undecided(pages: Pages, run_id: str) -> bool:

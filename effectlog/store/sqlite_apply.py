@@ -71,8 +71,9 @@ def _load(connection: sqlite3.Connection, pages: Pages, wanted: Needs) -> None:
     if wanted.effects:
         for row in connection.execute(SQL["load_effects"], (as_json(wanted.effects),)):
             pages.effects[row[0], row[1]] = mapping.effect_from(row)
-    if wanted.unsettled_of:
-        for row in connection.execute(SQL["load_unsettled"], (as_json(wanted.unsettled_of),)):
+    unsettled_of = pages.need_unsettled(wanted)
+    if unsettled_of:
+        for row in connection.execute(SQL["load_unsettled"], (as_json(unsettled_of),)):
             pages.effects.setdefault((row[0], row[1]), mapping.effect_from(row))
     if wanted.keys:
         for scope, key, run_ids, fingerprints in connection.execute(
@@ -160,8 +161,13 @@ def _purge(connection: sqlite3.Connection, pages: Pages, command: c.Purge) -> c.
     ids = as_json(row[0] for row in rows)
     for statement in ("purge_effects", "purge_attempts", "purge_runs"):
         connection.execute(SQL[statement], (ids,))
-    keys = as_json((scope, key) for _, scope, key in rows if key is not None)
-    connection.execute(SQL["purge_keys"], (keys,))
+    keys = {(scope, key) for _, scope, key in rows if key is not None}
+    connection.execute(SQL["purge_keys"], (as_json(keys),))
+    pages.forget_runs({row[0] for row in rows})
+    known = keys & pages.keys.keys()
+    for key in known:
+        del pages.keys[key]
+    _load(connection, pages, Needs(keys=known))
     return c.Purged(len(rows))
 
 

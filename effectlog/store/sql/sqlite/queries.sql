@@ -105,7 +105,7 @@ JOIN effectlog_runs AS r ON r.seq IN (
 -- name: claimable_keyed
 SELECT id, due_at, seq, crashes FROM (
     SELECT p.id, p.due_at, p.seq, p.crashes,
-           row_number() OVER (PARTITION BY p.task, p.concurrency_key ORDER BY p.due_at, p.seq) AS place
+           p.concurrency_key, row_number() OVER (PARTITION BY p.concurrency_key ORDER BY p.due_at, p.seq) AS place
     FROM effectlog_runs AS p
     WHERE p.state = 'pending' AND p.task IN (SELECT value FROM json_each(?1)) AND p.due_at <= ?2
       AND NOT EXISTS (
@@ -113,7 +113,7 @@ SELECT id, due_at, seq, crashes FROM (
           WHERE busy.state = 'running' AND busy.task IN (SELECT value FROM json_each(?1))
             AND busy.concurrency_key = p.concurrency_key
       )
-) WHERE place = 1 AND (crashes < 2 OR ?4) ORDER BY due_at, seq LIMIT ?3;
+) WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR ?4) ORDER BY due_at, seq LIMIT ?3;
 
 -- name: count_running
 SELECT count(*) FROM effectlog_runs WHERE state = 'running' AND task IN (SELECT value FROM json_each(?));

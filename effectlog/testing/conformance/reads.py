@@ -1,0 +1,100 @@
+"""Guarantees about what a store shows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from effectlog import commands as c
+from effectlog.model import RunState
+from effectlog.store.protocol import Due, RunFilter
+from effectlog.testing.conformance.guarantee import Topic, accepted, equal, expect
+
+if TYPE_CHECKING:
+    from effectlog.testing.conformance.bench import Bench
+
+topic = Topic("reads")
+
+_HOUR = 3600.0
+
+EVENT = "effectlog.conformance"
+"""The one event whose subscription stays in a checked store: there is no command to remove it."""
+
+
+@topic.guarantee("runs are listed newest first, whole, by task and state, and from any run on")
+async def _(bench: Bench) -> None:
+    ids = [await bench.create("listed") for _ in range(4)]
+    await bench.create("other")
+    await bench.start(await bench.take(ids[1]))
+
+    async def found(**query: Any) -> list[str]:
+        query.setdefault("task", bench.name("listed"))
+        return [stored.row.id for stored in await bench.store.find(RunFilter(**query))]
+
+    equal(await found(), ids[::-1], "the runs of the task")
+    equal(await found(limit=2), [ids[3], ids[2]], "the two newest")
+    equal(await found(before=ids[2]), [ids[1], ids[0]], "those before the third")
+    equal(await found(state=RunState.RUNNING), [ids[1]], "the running ones")
+    (stored,) = await bench.store.find(RunFilter(task=bench.name("listed"), state=RunState.RUNNING))
+    equal((len(stored.attempts), len(stored.effects)), (1, 1), "its attempts and effects")
+
+
+@topic.guarantee("states are read for known runs, and unknown ones are left out")
+async def _(bench: Bench) -> None:
+    waiting, running = await bench.create(), await bench.running()
+    states = await bench.store.states([waiting, running.run_id, "no such run"])
+    equal(states, {waiting: RunState.PENDING, running.run_id: RunState.RUNNING}, "the states")
+    equal(await bench.store.get("no such run"), None, "an unknown run")
+
+
+@topic.guarantee("the store tells when the next run of a task is due")
+async def _(bench: Bench) -> None:
+    tasks = [bench.name("a"), bench.name("b")]
+    equal(await bench.store.due(tasks), Due(now=False, next_in=None), "what is due of nothing")
+    await bench.create("a", delay=_HOUR)
+    later = await bench.store.due(tasks)
+    expect(
+        not later.now and 0.9 * _HOUR < (later.next_in or 0) <= _HOUR, f"a run in an hour is told as {later}"
+    )
+    await bench.create("b")
+    equal((await bench.store.due(tasks)).now, True, "whether a run is due now")
+    equal(
+        await bench.store.due([bench.name("c")]), Due(now=False, next_in=None), "what is due of another task"
+    )
+
+
+@topic.guarantee("subscriptions are stored once, with what an emitter needs")
+async def _(bench: Bench) -> None:
+    wanted = c.Subscription(EVENT, "effectlog.conformance.task", "payload", "{payload.id}")
+    for _ in range(2):
+        accepted(await bench.do(c.Subscribe((wanted,))), c.Done)
+    equal(await bench.store.subscriptions(EVENT), [wanted], "the subscriptions")
+    equal(await bench.store.subscriptions(bench.name("event")), [], "those of another event")
+
+
+@topic.guarantee("a worker is shown from its first beat until it leaves")
+async def _(bench: Bench) -> None:
+    owner = bench.name("a")
+    await bench.do(c.Beat(owner, "worker a", "host", 42, 10, 5.0))
+    await bench.do(c.Beat(owner, "worker a", "host", 42, 10, None))
+    (row,) = [row for row in await bench.store.workers() if row.owner == owner]
+    equal((row.worker, row.host, row.pid, row.concurrency), ("worker a", "host", 42, 10), "who it is")
+    equal(row.claimed_at, 5.0, "when it last claimed, as it said before")
+    await bench.do(c.Leave(owner))
+    expect(owner not in [row.owner for row in await bench.store.workers()], "it is still shown")
+
+
+@topic.guarantee("the store tells of its health")
+async def _(bench: Bench) -> None:
+    await bench.create()
+    health = await bench.store.health()
+    states = health.get("states")
+    expect(isinstance(states, dict) and states.get("pending", 0) >= 1, f"no pending run in {health}")
+
+
+@topic.guarantee("whoever waits for changes is woken, or looks again by itself")
+async def _(bench: Bench) -> None:
+    await asyncio.wait_for(bench.store.changed(), timeout=10)
+    waiter = asyncio.create_task(bench.store.changed())
+    await bench.create()
+    await asyncio.wait_for(waiter, timeout=10)
