@@ -7,7 +7,7 @@ A store keeps rows and holds a transaction; the rules stand in ``effectlog.ledge
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,3 +122,14 @@ class Store(Protocol):
 
     async def health(self) -> dict[str, object]:
         """Facts for ``doctor``: counts by state, pending runs by task, sizes, oldest doubt."""
+
+
+@runtime_checkable
+class Marked(Protocol):
+    """A store that remembers, with its schema, that it passed the check at open."""
+
+    async def mark(self) -> str | None:
+        """The mark that was set since the newest migration."""
+
+    async def set_mark(self, mark: str) -> None:
+        """Keep a mark with the newest migration."""

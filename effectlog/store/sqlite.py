@@ -203,6 +203,13 @@ class SqliteStore:
             "clock": self._clock.identity,
         }
 
+    async def mark(self) -> str | None:
+        rows = await self._rows("load_mark")
+        return str(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    async def set_mark(self, mark: str) -> None:
+        await self._call(self._writer, _fetch, SQL["save_mark"], (mark,))
+
     async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
         return await self._read(_fetch, SQL[statement], parameters)
 

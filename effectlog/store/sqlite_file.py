@@ -99,7 +99,7 @@ def _set_wal(connection: sqlite3.Connection) -> None:
 def _migrate(connection: sqlite3.Connection, name: str) -> None:
     connection.execute(
         "CREATE TABLE IF NOT EXISTS effectlog_migrations "
-        "(number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at REAL NOT NULL)"
+        "(number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at REAL NOT NULL, mark TEXT)"
     )
     (applied,) = connection.execute("SELECT coalesce(max(number), 0) FROM effectlog_migrations").fetchone()
     known = migrations("sqlite")
@@ -113,7 +113,8 @@ def _migrate(connection: sqlite3.Connection, name: str) -> None:
             for statement in _split(script):
                 connection.execute(statement)
             connection.execute(
-                "INSERT INTO effectlog_migrations VALUES (?, ?, ?)", (number, file_name, time.time())
+                "INSERT INTO effectlog_migrations (number, name, applied_at) VALUES (?, ?, ?)",
+                (number, file_name, time.time()),
             )
 
 

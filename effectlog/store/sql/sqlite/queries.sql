@@ -197,3 +197,9 @@ SELECT task, count(*), min(due_at) FROM effectlog_runs WHERE state = 'pending' G
 -- name: oldest_doubt
 SELECT min(e.started_at) FROM effectlog_effects AS e JOIN effectlog_runs AS r ON r.id = e.run_id
 WHERE e.state = 'started' AND r.state <> 'running';
+
+-- name: load_mark
+SELECT mark FROM effectlog_migrations ORDER BY number DESC LIMIT 1;
+
+-- name: save_mark
+UPDATE effectlog_migrations SET mark = ? WHERE number = (SELECT max(number) FROM effectlog_migrations);
