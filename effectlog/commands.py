@@ -269,6 +269,8 @@ class Refusal(StrEnum):
     OWNER_ALIVE = "owner alive"
     WRONG_STATE = "wrong state"
     CANCELLING = "cancelling"
+    BUSY = "busy"
+    """Somebody else's open transaction is in the way; nothing changed, and trying again can help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,10 +306,14 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The run ids that are not owned any more, and those asked to cancel."""
+    """The run ids that are not owned any more, and those asked to cancel.
+
+    ``blocked``: those neither renewed nor lost, because somebody else's open transaction is in the way.
+    """
 
     lost: frozenset[str]
     cancelling: frozenset[str]
+    blocked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

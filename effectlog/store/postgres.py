@@ -1,0 +1,366 @@
+"""The PostgreSQL store: many processes on many machines, one server's clock.
+
+Wires connections, commits, session and liveness together, and reads. What ``apply`` reported is on the
+server's disk (and on its synchronous standby, where it has one). Rules stand in ``effectlog.ledger``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from effectlog import commands as c
+from effectlog.clock import Clock, SystemClock
+from effectlog.errors import StoreClosed, StoreError
+from effectlog.model import RunState
+from effectlog.store import mapping, postgres_schema
+from effectlog.store.postgres_apply import Aside, apply_batch
+from effectlog.store.postgres_batch import LEASE_CLOCK, Batch, BlockedError
+from effectlog.store.postgres_claims import load_whole
+from effectlog.store.postgres_commits import Commits, Work
+from effectlog.store.postgres_connections import Connection, Lane, Shield, connect
+from effectlog.store.postgres_errors import refused, translated
+from effectlog.store.postgres_liveness import PostgresLiveness
+from effectlog.store.postgres_session import Session
+from effectlog.store.postgres_url import checked_schema, parse_url
+from effectlog.store.protocol import Due, RunFilter, WorkerRow
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    from effectlog.rows import RunRow, StoredRun
+
+T = TypeVar("T")
+
+POLL_INTERVAL = 0.5
+"""Seconds after which ``changed`` returns though nobody announced anything."""
+_TIME_LIMIT = 8.0
+_LONG_READ = 60.0
+_QUICK_TRIES = (0.002, 0.005, 0.01, 0.02)
+_BLOCKED_FOR = 2.0
+_UP_WITHIN = 0.5
+
+
+class PostgresStore:
+    """A store in one schema of a PostgreSQL database, 14 or newer.
+
+    Args:
+        dsn: ``postgresql://user@host:5432/db``, with libpq's options; several hosts make a fail-over URL.
+            ``?pooler=transaction`` says that PgBouncer or the like stands in between (it is also
+            detected): changes are then polled for, and no owner's death is noticed before its lease ends.
+        schema: the PostgreSQL schema that holds everything.
+        pool_size: connections for transactions and reads; two come on top, for heartbeats and the session.
+        patience: seconds to wait for a free connection or an unreachable server before a call fails.
+        grace: seconds that an owner on another host must have had no session before it counts as dead.
+        clock: replaces the caller's clocks, for tests. Leases are in the server's clock.
+
+    Raises ConfigurationError for a URL or a schema name that can't work.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        schema: str = "effectlog",
+        pool_size: int = 5,
+        patience: float = 10.0,
+        grace: float = 5.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._url = parse_url(dsn)
+        self._schema = checked_schema(schema)
+        self._sql = postgres_schema.statements_for(schema)
+        self._clock = clock or SystemClock()
+        self._users = Lane(self._url, size=pool_size, patience=patience, limit=_TIME_LIMIT)
+        self._beats = Lane(self._url, size=1, patience=min(3.0, patience), limit=_TIME_LIMIT / 2)
+        self._commits = Commits(self._sql, self._url.name)
+        self._shield = Shield()
+        self._news = asyncio.Event()
+        self._liveness = PostgresLiveness(
+            self._sql, schema, grace=grace, read=self._rows, write=self._write_one
+        )
+        self._session: Session | None = None
+        self._pooled = False
+        self._open = False
+        self._pid = os.getpid()
+
+    @property
+    def name(self) -> str:
+        return self._url.name
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
+
+    @property
+    def liveness(self) -> PostgresLiveness:
+        return self._liveness
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect, check the server, and bring the schema up to date where this role may.
+
+        Raises StoreRefused for a standby, a server older than 14, a newer schema, or a schema that
+        somebody with more rights has to create (``effectlog migrate``).
+        """
+        self._pid = os.getpid()
+        try:
+            await self._check()
+            await self._users.open(pooled=self._pooled)
+            await self._beats.open(pooled=self._pooled)
+        except Exception as error:
+            await self.close()
+            raise refused(error, self._url) from error
+        self._news = asyncio.Event()
+        self._open = True
+        if not self._pooled:
+            self._session = self._liveness.session = self._new_session()
+            self._session.start()
+
+    async def _check(self) -> None:
+        async with self._probe() as connection:
+            begin, pooled = await postgres_schema.check_server(connection, self._sql, self.name)
+            await postgres_schema.ensure_schema(connection, self._sql, self._schema, self.name)
+        self._commits.begin = self._sql[begin]
+        self._pooled = pooled if self._url.pooled is None else self._url.pooled
+
+    @contextlib.asynccontextmanager
+    async def _probe(self) -> Any:
+        # Whether a pooler stands in between is not known yet, so nothing may be prepared.
+        connection = await connect(self._url, pooled=True)
+        try:
+            yield connection
+        finally:
+            with contextlib.suppress(Exception):
+                await connection.close(timeout=1.0)
+
+    def _new_session(self) -> Session:
+        return Session(
+            lambda: connect(self._url, pooled=False),
+            channel=self._schema,
+            token=secrets.token_hex(8),
+            notify=self._sql["notify"],
+            on_open=self._liveness.take_again,
+            on_news=lambda: self._news.set(),  # noqa: PLW0108 - a new event comes with each open
+        )
+
+    async def migrate(self) -> None:
+        """Create or update the schema, one migrator at a time; needs no ``open``. Raises StoreRefused."""
+        try:
+            async with self._probe() as connection:
+                await postgres_schema.migrate(connection, self._sql, self._schema, self.name)
+        except Exception as error:
+            raise refused(error, self._url) from error
+
+    async def close(self) -> None:
+        if os.getpid() != self._pid:
+            return  # A forked child must leave the parent's connections alone.
+        await self._shield.settle(_TIME_LIMIT)
+        if self._session is not None:
+            await self._session.close()
+            self._session = self._liveness.session = None
+        if self._open:
+            await self._commits.close(self._users)
+        self._open = False
+        await self._beats.close()
+        await self._users.close()
+
+    def _check_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreClosed(
+                f"{self.name} was opened by process {self._pid} and can't be used in its forked child "
+                f"{os.getpid()}; open a log of its own in the child"
+            )
+        if not self._open:
+            raise StoreClosed(f"{self.name} is not open; open the log with 'async with EffectLog(...)'")
+
+    async def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to the end whatever becomes of the caller, and raise nothing but StoreError."""
+        try:
+            self._check_usable()
+        except StoreClosed:
+            coroutine.close()
+            raise
+        try:
+            return await self._shield.call(coroutine)
+        except Exception as error:
+            raise translated(error, self._url) from error
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
+        """Apply all commands in one durable transaction, tried again after collisions and lost connections.
+
+        A command whose run is kept locked by somebody else's open transaction comes back
+        ``Refusal.BUSY`` beside others, and raises a transient StoreError where it is alone.
+        """
+        return await self._call(self._apply(commands))
+
+    async def _apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
+        beats = all(isinstance(command, (c.Renew, c.Beat)) for command in commands)
+        lane = self._beats if beats else self._users
+        aside = Aside(starts=await self._starts_wait(commands))
+        until = time.monotonic() + _BLOCKED_FOR
+        pauses = iter(_QUICK_TRIES)
+        while True:
+            if commands and all(map(aside.takes, commands)):
+                if time.monotonic() > until:
+                    raise self._blocked_error(aside)
+                aside = Aside(starts=aside.starts and not self._session_up())
+                pauses = iter(_QUICK_TRIES[-1:])
+            try:
+                return await self._apply_once(lane, commands, aside)
+            except BlockedError as blocked:
+                pause = next(pauses, None)
+                if pause is None:
+                    aside.runs |= blocked.run_ids
+                else:
+                    await asyncio.sleep(pause)
+
+    async def _apply_once(self, lane: Lane, commands: Sequence[c.Command], aside: Aside) -> list[c.Outcome]:
+        news = False
+
+        async def work(connection: Connection, state: Work) -> list[c.Outcome]:
+            nonlocal news
+            batch = Batch(connection, self._sql, self._schema)
+            outcomes = await apply_batch(batch, commands, aside, verify_dead=self._session is not None)
+            state.wrote, news = batch.wrote, batch.news
+            return outcomes
+
+        outcomes = await self._commits.run(lane, work)
+        if news and self._session is not None:
+            self._session.announce()
+        return outcomes
+
+    async def _starts_wait(self, commands: Sequence[c.Command]) -> bool:
+        """Whether effects must not start now: an owner that lost its session may already count as dead."""
+        starts = any(isinstance(command, c.StartEffect) for command in commands)
+        if not starts or self._session_up() or self._session is None:
+            return False
+        return not await self._session.wait_up(_UP_WITHIN)
+
+    def _session_up(self) -> bool:
+        return not self._liveness.holds or (self._session is not None and self._session.up)
+
+    def _blocked_error(self, aside: Aside) -> StoreError:
+        if aside.runs:
+            return StoreError(
+                f"{self.name}: run {', '.join(sorted(aside.runs))} is kept locked by somebody else's open "
+                f"transaction; find it in pg_stat_activity (state 'idle in transaction') and end it",
+                transient=True,
+                reason="run locked",
+            )
+        return StoreError(
+            f"{self.name}: this process lost its session with the server, and starts no effect before "
+            f"it has one again",
+            transient=True,
+            reason="session lost",
+        )
+
+    async def _write_one(self, statement: str, *args: Any) -> None:
+        async def work(connection: Connection, state: Work) -> None:
+            state.wrote = True
+            await connection.fetch(self._sql[statement], *args)
+
+        await self._call(self._commits.run(self._users, work))
+
+    async def mark(self) -> str | None:
+        rows = await self._rows("load_mark")
+        return str(rows[0][0]) if rows and rows[0][0] is not None else None
+
+    async def set_mark(self, mark: str) -> None:
+        await self._write_one("save_mark", mark)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    async def changed(self) -> None:
+        """Return when another process announced a change, and after ``POLL_INTERVAL`` at the latest."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLL_INTERVAL):
+                await self._news.wait()
+        self._news.clear()
+
+    async def _read(self, use: Callable[[Connection], Awaitable[T]], *, limit: float | None = None) -> T:
+        """Read in one snapshot; tried again where the connection breaks."""
+
+        async def work(connection: Connection, _: Work) -> T:
+            return await use(connection)
+
+        return await self._call(self._commits.run(self._users, work, read_only=True, limit=limit))
+
+    async def _rows(self, statement: str, *args: Any) -> list[Any]:
+        return await self._read(lambda connection: connection.fetch(self._sql[statement], *args))
+
+    async def _whole(self, connection: Connection, run_ids: Sequence[str]) -> list[StoredRun]:
+        async def fetch(statement: str, *args: Any) -> list[Any]:
+            return await connection.fetch(self._sql[statement], *args)
+
+        return await load_whole(fetch, run_ids)
+
+    async def get(self, run_id: str) -> StoredRun | None:
+        found = await self._read(lambda connection: self._whole(connection, [run_id]))
+        return found[0] if found else None
+
+    async def find(self, query: RunFilter) -> list[StoredRun]:
+        statement, filters = "find_runs", list[str]()
+        if query.task is not None:
+            statement, filters = f"{statement}_of_task", [query.task]
+        if query.state is not None:
+            statement, filters = f"{statement}_in_state", [*filters, query.state.value]
+
+        async def use(connection: Connection) -> list[StoredRun]:
+            rows = await connection.fetch(self._sql[statement], query.before, query.limit, *filters)
+            return await self._whole(connection, [row[0] for row in rows])
+
+        return await self._read(use)
+
+    async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
+        return {row[0]: RunState(row[1]) for row in await self._rows("read_states", list(run_ids))}
+
+    async def due(self, tasks: Sequence[str]) -> Due:
+        ((due_at, now),) = await self._rows("next_due", list(tasks))
+        if due_at is None:
+            return Due(now=False, next_in=None)
+        return Due(now=due_at <= now, next_in=max(0.0, due_at - now))
+
+    async def owners(self) -> dict[str, str]:
+        return {row[0]: row[1] for row in await self._rows("load_owners")}
+
+    async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
+        rows = await self._rows("lapsed", LEASE_CLOCK, sorted(dead_owners))
+        return [mapping.run_from(tuple(row)) for row in rows]
+
+    async def subscriptions(self, event: str) -> list[c.Subscription]:
+        return [c.Subscription(*row) for row in await self._rows("load_subscriptions", event)]
+
+    async def workers(self) -> list[WorkerRow]:
+        return [WorkerRow(*row) for row in await self._rows("load_workers")]
+
+    async def health(self) -> dict[str, object]:
+        return await self._read(self._health, limit=_LONG_READ)
+
+    async def _health(self, connection: Connection) -> dict[str, object]:
+        async def rows(statement: str) -> list[Any]:
+            return await connection.fetch(self._sql[statement])
+
+        pending = await rows("count_pending_tasks")
+        blockers = await rows("open_transactions")
+        return {
+            "store": self.name,
+            "postgresql": await connection.fetchval("SHOW server_version"),
+            "schema": self._schema,
+            "pooler": self._pooled,
+            "states": {row[0]: row[1] for row in await rows("count_states")},
+            "pending": [{"task": row[0], "count": row[1], "due_at": row[2]} for row in pending],
+            "oldest_doubt_at": await connection.fetchval(self._sql["oldest_doubt"]),
+            "bytes": await connection.fetchval(self._sql["table_bytes"]),
+            "open_transactions": [
+                {"pid": row[0], "application": row[1], "seconds": row[2]} for row in blockers
+            ],
+            "clock": LEASE_CLOCK,
+        }

@@ -1,0 +1,108 @@
+"""Applies commands in one PostgreSQL transaction: lock and load what the ledger needs, decide, write back.
+
+Locks are taken in one order: limited tasks and dead owners (advisory), runs by id, idempotency keys. What
+can't be done now without hurting the rest of the batch (a run whose row somebody keeps locked, an
+effect to start while this process's session is gone) is *set aside* and comes back as ``Refusal.BUSY``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from effectlog import commands as c
+from effectlog.ledger.execute import execute
+from effectlog.ledger.pages import needs
+from effectlog.store.postgres_claims import claim, limited_names, purge
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from effectlog.store.postgres_batch import Batch
+
+
+@dataclass(slots=True)
+class Aside:
+    """What must not be touched in this try."""
+
+    runs: frozenset[str] = frozenset()
+    """Runs whose rows are locked by somebody else's transaction."""
+    starts: bool = False
+    """No effect may start: this process's session is being opened again."""
+
+    def takes(self, command: c.Command) -> bool:
+        if isinstance(command, c.StartEffect) and self.starts:
+            return True
+        return not isinstance(command, c.Renew) and not self.runs.isdisjoint(needs((command,)).runs)
+
+    def without_blocked(self, command: c.Renew) -> c.Renew:
+        return replace(command, fences=tuple(f for f in command.fences if f.run_id not in self.runs))
+
+
+async def apply_batch(
+    batch: Batch, commands: Sequence[c.Command], aside: Aside, *, verify_dead: bool
+) -> list[c.Outcome]:
+    """Apply the commands, in order; raises BlockedError if a run not set aside is locked elsewhere."""
+    doing = [None if aside.takes(command) else _trimmed(command, aside) for command in commands]
+    present = [command for command in doing if command is not None]
+    await batch.lock_limits(limited_names(present))
+    alive = await _alive(batch, present) if verify_dead else frozenset[str]()
+    await batch.load(needs(present))
+    outcomes: list[c.Outcome] = []
+    for command in doing:
+        if command is None:
+            outcomes.append(c.Refused(c.Refusal.BUSY))
+        else:
+            outcomes.append(await _perform(batch, _believing(command, alive)))
+    await batch.flush()
+    return [_complete(*pair, aside) for pair in zip(commands, outcomes, strict=True)]
+
+
+def _trimmed(command: c.Command, aside: Aside) -> c.Command:
+    return aside.without_blocked(command) if isinstance(command, c.Renew) else command
+
+
+def _complete(command: c.Command, outcome: c.Outcome, aside: Aside) -> c.Outcome:
+    if isinstance(command, c.Renew) and isinstance(outcome, c.Renewed) and aside.runs:
+        blocked = frozenset(fence.run_id for fence in command.fences) & aside.runs
+        return replace(outcome, blocked=blocked)
+    return outcome
+
+
+async def _alive(batch: Batch, commands: Sequence[c.Command]) -> frozenset[str]:
+    """Owners that the callers think dead, and that have taken their lock again since.
+
+    The locks of the others are kept until the end of the transaction, so that none of them comes
+    back to life beside a takeover.
+    """
+    said: frozenset[str] = frozenset().union(*(getattr(command, "dead_owners", ()) for command in commands))
+    return said - await batch.without_lock(said) if said else said
+
+
+def _believing(command: c.Command, alive: frozenset[str]) -> c.Command:
+    if alive and isinstance(command, (c.EndAttempt, c.SettleEffect, c.CancelRun, c.RetryRun)):
+        return replace(command, dead_owners=command.dead_owners - alive)
+    return command
+
+
+async def _perform(batch: Batch, command: c.Command) -> c.Outcome:
+    match command:
+        case c.Claim():
+            return await claim(batch, command)
+        case c.Purge():
+            return await purge(batch, command)
+        case c.Subscribe():
+            rows = {
+                (s.event, s.task): (s.event, s.task, s.parameter, s.concurrency_key)
+                for s in command.subscriptions
+            }
+            if rows:
+                await batch.write_rows("save_subscription", list(rows.values()))
+        case c.Beat():
+            row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
+            await batch.write("save_worker", *row, batch.pages.now, command.claimed_at)
+        case c.Leave():
+            await batch.write("remove_worker", command.owner)
+        case _:
+            return execute(batch.pages, command)
+    return c.Done()

@@ -1,0 +1,119 @@
+"""Which runs a claim takes, which ended runs a purge removes, and reading runs whole.
+
+Claimers pass over rows that others have locked (``SKIP LOCKED``), so they never wait for each other,
+except for a task with a concurrency limit: its claimers take turns, each for one transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from effectlog import commands as c
+from effectlog.ledger import runs as run_rules
+from effectlog.store import mapping
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from effectlog.rows import StoredRun
+    from effectlog.store.postgres_batch import Batch
+
+
+def limited_names(commands: Iterable[c.Command]) -> set[str]:
+    """The names of the tasks whose claimers have to take turns."""
+    return {
+        name
+        for command in commands
+        if isinstance(command, c.Claim) and command.run_id is None
+        for task in command.tasks
+        if task.concurrency is not None or task.keyed
+        for name in task.names
+    }
+
+
+async def claim(batch: Batch, command: c.Claim) -> c.Outcome:
+    await batch.flush()
+    found = [command.run_id] if command.run_id else await _candidates(batch, command)
+    if not found:
+        return c.Claimed((), batch.pages.now)
+    missing = set(found) - batch.pages.runs.keys()
+    if missing:
+        await batch.lock_runs(missing)
+    claimed = run_rules.claim(batch.pages, command, found)
+    await batch.flush()
+    stored = await load_whole(batch.fetch, [run.id for run in claimed])
+    return c.Claimed(tuple(stored), batch.pages.now)
+
+
+async def _candidates(batch: Batch, command: c.Claim) -> list[str]:
+    free = [task for task in command.tasks if task.concurrency is None and not task.keyed]
+    found = await _due_of(batch, command, [name for task in free for name in task.names], command.limit)
+    for task in command.tasks:
+        if task.concurrency is not None or task.keyed:
+            found += await _limited(batch, command, task)
+    found.sort(key=lambda row: (row[1], row[2]))
+    suspects = [row for row in found if row[3] >= c.SUSPECT_CRASHES]
+    return [row[0] for row in found if row not in suspects[1:]][: command.limit]
+
+
+async def _limited(batch: Batch, command: c.Claim, task: c.TaskLimit) -> list[Any]:
+    names, limit = list(task.names), command.limit
+    if task.concurrency is not None:
+        ((running,),) = await batch.fetch("count_running", names)
+        limit = min(limit, task.concurrency - running)
+    if limit <= 0:
+        return []
+    if task.keyed:
+        return await batch.fetch("claimable_keyed", names, batch.pages.now, limit, command.suspects)
+    return await _due_of(batch, command, names, limit)
+
+
+async def _due_of(batch: Batch, command: c.Claim, names: Sequence[str], limit: int) -> list[Any]:
+    if not names or limit <= 0:
+        return []
+    rows = await batch.fetch("claimable", names, batch.pages.now, limit)
+    if command.suspects:
+        rows = rows + await batch.fetch("claimable_suspect", names, batch.pages.now, 1)
+    rows.sort(key=lambda row: (row[1], row[2]))
+    return rows[:limit]
+
+
+async def purge(batch: Batch, command: c.Purge) -> c.Outcome:
+    await batch.flush()
+    states = [state.value for state in command.states]
+    only = None if command.run_ids is None else list(command.run_ids)
+    rows = await batch.fetch("purgeable", batch.pages.now - command.older_than, states, command.limit, only)
+    if not rows:
+        return c.Purged(0)
+    ids = [row[0] for row in rows]
+    for statement in ("purge_effects", "purge_attempts", "purge_runs"):
+        await batch.write(statement, ids)
+    keys = {(row[1], row[2]) for row in rows if row[2] is not None}
+    if keys:
+        await batch.write("purge_keys", *zip(*sorted(keys), strict=True))
+    batch.pages.forget_runs(set(ids))
+    known = keys & batch.pages.keys.keys()
+    for key in known:
+        del batch.pages.keys[key]
+    await batch.load_keys(known)
+    return c.Purged(len(rows))
+
+
+async def load_whole(fetch: Callable[..., Awaitable[list[Any]]], run_ids: Sequence[str]) -> list[StoredRun]:
+    """Read runs whole, in the order of the ids; unknown ids are left out."""
+    if not run_ids:
+        return []
+    wanted = list(run_ids)
+    rows = {row[0]: mapping.run_from(tuple(row)) for row in await fetch("load_runs", wanted)}
+    found = {
+        payload[0]: mapping.stored_from(rows[payload[0]], payload)
+        for payload in await fetch("load_payloads", wanted)
+        if payload[0] in rows
+    }
+    for row in await fetch("load_attempts", wanted):
+        if row[0] in found:
+            found[row[0]].attempts.append(mapping.attempt_from(tuple(row)))
+    for row in await fetch("load_journal", wanted):
+        if row[0] in found:
+            found[row[0]].effects.append(mapping.effect_from(tuple(row)))
+    return [found[run_id] for run_id in run_ids if run_id in found]

@@ -1,0 +1,182 @@
+"""Connections to PostgreSQL: opening them, lending them for a bounded time, and never leaking one.
+
+A *lane* is a small pool. User traffic and heartbeats have a lane each, so neither waits for the other.
+The invariant: nothing here cancels a query. A cancelled COMMIT that waits for a standby would return
+as if the standby had it; so a call that takes too long loses its connection instead, and a caller's
+cancellation leaves the call to end by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+import asyncpg  # type: ignore[import-untyped]  # the driver ships no type information
+
+from effectlog.errors import StoreClosed, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+
+    from effectlog.store.postgres_url import PostgresUrl
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds for one attempt to connect."""
+IDLE_LIFETIME = 60.0
+"""Seconds after which an idle connection above the pool's minimum is closed."""
+
+
+class Connection(Protocol):
+    """What the store uses of the driver's connection."""
+
+    async def execute(self, query: str, *args: Any) -> str: ...
+    async def fetch(self, query: str, *args: Any) -> list[Any]: ...
+    async def fetchval(self, query: str, *args: Any) -> Any: ...
+    async def fetchrow(self, query: str, *args: Any) -> Any: ...
+    async def add_listener(self, channel: str, callback: Callable[..., None]) -> None: ...
+    def add_termination_listener(self, callback: Callable[..., None]) -> None: ...
+    def get_server_pid(self) -> int: ...
+    def is_closed(self) -> bool: ...
+    def terminate(self) -> None: ...
+    async def close(self, *, timeout: float | None = None) -> None: ...
+
+
+def _options(url: PostgresUrl, *, pooled: bool) -> dict[str, Any]:
+    options: dict[str, Any] = {"dsn": url.dsn, "timeout": CONNECT_TIMEOUT}
+    options["server_settings"] = {"application_name": "effectlog"}
+    if pooled:
+        # A transaction pooler gives each transaction another server connection, without its statements.
+        options["statement_cache_size"] = 0
+    if url.several_hosts and "target_session_attrs" not in url.dsn:
+        options["target_session_attrs"] = "read-write"
+    return options
+
+
+async def connect(url: PostgresUrl, *, pooled: bool) -> Connection:
+    """Open a connection outside every lane."""
+    return cast("Connection", await asyncpg.connect(**_options(url, pooled=pooled)))
+
+
+def abandon(connection: Connection) -> None:
+    """End the connection at once, without a word to the server; whatever waits for it fails."""
+    # A lent connection that has ended already is no longer ours to end.
+    with contextlib.suppress(asyncpg.InterfaceError):
+        connection.terminate()
+
+
+@contextlib.contextmanager
+def time_limit(connection: Connection, seconds: float) -> Iterator[None]:
+    """Abandon the connection if the block takes longer than that."""
+    timer = asyncio.get_running_loop().call_later(seconds, abandon, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+async def _keep_session(_: object) -> None:
+    """No reset when a connection comes back: nothing of ours outlives its transaction."""
+
+
+class Lane:
+    """A pool of up to ``size`` connections, each lent for one transaction.
+
+    ``patience``: seconds to wait for a free connection, and for a server that is away.
+    """
+
+    def __init__(self, url: PostgresUrl, *, size: int, patience: float, limit: float) -> None:
+        self._url = url
+        self._size = size
+        self.patience = patience
+        self._limit = limit
+        self._pool: Any = None
+        self._lent = 0
+
+    async def open(self, *, pooled: bool) -> None:
+        self._pool = await asyncpg.create_pool(
+            min_size=0,
+            max_size=self._size,
+            max_inactive_connection_lifetime=IDLE_LIFETIME,
+            reset=_keep_session,
+            **_options(self._url, pooled=pooled),
+        )
+
+    @property
+    def idle(self) -> int:
+        """Connections open and not lent."""
+        return int(self._pool.get_idle_size()) if self._pool is not None else 0
+
+    @property
+    def lent(self) -> int:
+        """Connections that a transaction is using now."""
+        return self._lent
+
+    async def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            await asyncio.wait_for(pool.close(), CONNECT_TIMEOUT)
+        except (TimeoutError, OSError, asyncpg.InterfaceError):
+            pool.terminate()
+
+    @contextlib.asynccontextmanager
+    async def lend(self, *, limit: float | None = None) -> AsyncIterator[Connection]:
+        """A connection for one transaction of at most ``limit`` seconds.
+
+        Raises StoreError where all connections stay in use, and the driver's errors.
+        """
+        if self._pool is None:
+            raise StoreClosed(f"{self._url.name} is not open; open the log with 'async with EffectLog(...)'")
+        connection = await self._acquire()
+        self._lent += 1
+        try:
+            with time_limit(connection, limit or self._limit):
+                yield connection
+        finally:
+            self._lent -= 1
+            if self._pool is None:
+                abandon(connection)
+            else:
+                await self._pool.release(connection)
+
+    async def _acquire(self) -> Connection:
+        try:
+            return cast("Connection", await self._pool.acquire(timeout=self.patience))
+        except TimeoutError as error:
+            if self._lent < self._size:
+                raise
+            raise StoreError(
+                f"{self._url.name}: all {self._size} connections of this process are in use, and none came "
+                f"free within {self.patience:g} s; raise pool_size, or look for slow queries",
+                transient=True,
+                reason="pool exhausted",
+            ) from error
+
+
+class Shield:
+    """Calls that go on when their caller is cancelled, and that ``settle`` waits for."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(coroutine)
+        self._running.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Whoever waited has it; nobody may be left to.
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until every call has ended, at most so long, then cancel the rest."""
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=seconds)
+            for task in late:
+                task.cancel()

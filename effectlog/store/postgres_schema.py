@@ -1,0 +1,140 @@
+"""What must be true of a PostgreSQL server before effectlog trusts it, and bringing its schema up to date.
+
+Everything of effectlog's lies in one PostgreSQL schema. Migrations run under an advisory lock, all of them in
+one transaction; a role that may not create tables is enough once they have run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import warnings
+from typing import TYPE_CHECKING
+
+from effectlog.errors import EffectLogWarning, StoreRefused
+from effectlog.store.postgres_errors import NO_PRIVILEGE, sqlstate
+from effectlog.store.statements import migrations, statements
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from effectlog.store.postgres_connections import Connection
+
+OLDEST_SERVER = 140000
+_OWN_SCHEMA = re.compile(r"\beffectlog\b")
+
+
+def statements_for(schema: str) -> Mapping[str, str]:
+    """The named statements, in this schema."""
+    return {name: _in(schema, text) for name, text in statements("postgres").items()}
+
+
+def _in(schema: str, text: str) -> str:
+    return _OWN_SCHEMA.sub(schema, text)
+
+
+def lock_key(schema: str, *parts: str) -> int:
+    """A 64-bit advisory lock key of this schema's own."""
+    digest = hashlib.sha256("\x1f".join(("effectlog", schema, *parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def owner_key(schema: str, owner: str) -> int:
+    """The advisory lock that an owner's session holds."""
+    return lock_key(schema, "owner", owner)
+
+
+async def check_server(connection: Connection, sql: Mapping[str, str], name: str) -> tuple[str, bool]:
+    """Refuse a server that could lose what it acknowledged, or that can't be written.
+
+    Returns the name of the statement that begins a durable transaction here, and whether a
+    transaction pooler stands in between.
+    """
+    await connection.execute(sql["begin"])
+    try:
+        facts = await connection.fetchrow(sql["server_facts"])
+    finally:
+        await connection.execute("ROLLBACK")
+    if facts["version"] < OLDEST_SERVER:
+        raise StoreRefused(
+            f"{name}: PostgreSQL {facts['version'] // 10000} is too old; 14 is the oldest that works"
+        )
+    if facts["read_only"]:
+        raise StoreRefused(f"{name} is a read-only standby; name the primary's address in the URL")
+    if facts["synchronous_commit"] != "on":
+        raise StoreRefused(
+            f"{name}: synchronous_commit stays {facts['synchronous_commit']!r} though effectlog sets it on, "
+            f"so a commit that was answered could be lost; allow it to be changed"
+        )
+    if facts["fsync"] == "off":
+        warnings.warn(
+            f"{name}: the server runs with fsync=off, so a power failure can lose whatever it acknowledged; "
+            f"turn it on before trusting it with effects",
+            EffectLogWarning,
+            stacklevel=2,
+        )
+    durable = "begin_remote_apply" if facts["default_commit"] == "remote_apply" else "begin"
+    # A pooler hands out cancel keys of its own, so its idea of the backend differs from the backend's.
+    return durable, facts["backend"] != connection.get_server_pid()
+
+
+async def ensure_schema(connection: Connection, sql: Mapping[str, str], schema: str, name: str) -> None:
+    """Refuse a newer schema, bring an older one up to date where this role may, else say who has to."""
+    applied = await _applied(connection, sql)
+    newest = _known(schema)[-1][0]
+    if applied == newest:
+        return
+    _refuse_newer(applied, newest, name)
+    try:
+        await migrate(connection, sql, schema, name)
+    except Exception as error:
+        if sqlstate(error) != NO_PRIVILEGE:
+            raise
+        raise StoreRefused(
+            f"{name}: the schema {schema!r} is at version {applied} and has to be brought to {newest}, which "
+            f"this role may not do; run 'effectlog migrate --store URL' with a role that may create tables"
+        ) from error
+
+
+async def migrate(connection: Connection, sql: Mapping[str, str], schema: str, name: str) -> None:
+    """Create or update the schema in one transaction, one migrator at a time."""
+    await connection.execute("BEGIN")
+    try:
+        await connection.fetch(sql["advisory_locks"], [lock_key(schema, "migrate")])
+        if not await connection.fetchval(sql["schema_exists"]):
+            # Even IF NOT EXISTS asks for the right to create, which the owner of a given schema may lack.
+            await connection.execute(sql["create_schema"])
+        if not await connection.fetchval(sql["tables_exist"]):
+            await connection.execute(sql["create_migrations"])
+        applied = await connection.fetchval(sql["schema_version"]) or 0
+        _refuse_newer(applied, _known(schema)[-1][0], name)
+        for number, file_name, script in _known(schema):
+            if number > applied:
+                await connection.execute(script)
+                await connection.execute(sql["save_migration"], number, file_name)
+        await connection.execute("COMMIT")
+    except BaseException:
+        await connection.execute("ROLLBACK")
+        raise
+
+
+async def _applied(connection: Connection, sql: Mapping[str, str]) -> int:
+    await connection.execute("BEGIN")
+    try:
+        if not await connection.fetchval(sql["tables_exist"]):
+            return 0
+        return int(await connection.fetchval(sql["schema_version"]) or 0)
+    finally:
+        await connection.execute("ROLLBACK")
+
+
+def _known(schema: str) -> list[tuple[int, str, str]]:
+    return [(number, file, _in(schema, script)) for number, file, script in migrations("postgres")]
+
+
+def _refuse_newer(applied: int, newest: int, name: str) -> None:
+    if applied > newest:
+        raise StoreRefused(
+            f"{name} was written by a newer effectlog (schema {applied}, this one knows {newest}); "
+            f"upgrade effectlog here"
+        )

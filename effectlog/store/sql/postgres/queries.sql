@@ -1,0 +1,409 @@
+-- name: schema_version
+SELECT max(number) FROM effectlog.migrations;
+
+-- name: schema_exists
+SELECT to_regnamespace('effectlog') IS NOT NULL;
+
+-- name: tables_exist
+SELECT to_regclass('effectlog.migrations') IS NOT NULL;
+
+-- name: create_schema
+CREATE SCHEMA IF NOT EXISTS effectlog;
+
+-- name: create_migrations
+CREATE TABLE IF NOT EXISTS effectlog.migrations (
+    number BIGINT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL,
+    applied_at DOUBLE PRECISION NOT NULL,
+    mark TEXT
+);
+
+-- name: save_migration
+INSERT INTO effectlog.migrations (number, name, applied_at)
+VALUES ($1, $2, extract(epoch FROM clock_timestamp())::float8);
+
+-- name: advisory_locks
+SELECT pg_advisory_xact_lock(wanted.key)
+FROM (SELECT key FROM unnest($1::bigint[]) AS asked(key) ORDER BY key) AS wanted;
+
+-- name: server_facts
+SELECT current_setting('server_version_num')::bigint AS version,
+       pg_backend_pid() AS backend,
+       pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean AS read_only,
+       current_setting('synchronous_commit') AS synchronous_commit,
+       (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS default_commit,
+       current_setting('fsync') AS fsync;
+
+-- name: begin
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL synchronous_commit TO on;
+SET LOCAL lock_timeout TO '2s';
+
+-- name: begin_remote_apply
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL synchronous_commit TO remote_apply;
+SET LOCAL lock_timeout TO '2s';
+
+-- name: add_writer
+INSERT INTO effectlog.writers (id, batch, opened_at)
+VALUES ($1, 0, extract(epoch FROM clock_timestamp())::float8)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: begin_read
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+
+-- name: commit
+-- The division fails the transaction if this writer's number has moved on, so that a message that was
+-- given up as lost can never commit late.
+WITH mark AS (
+    UPDATE effectlog.writers SET batch = {batch} WHERE id = {writer} AND batch = {batch} - 1 RETURNING 1
+)
+SELECT 1 / count(*) FROM mark;
+COMMIT;
+
+-- name: give_up_batch
+INSERT INTO effectlog.writers (id, batch, opened_at)
+VALUES ($1, $2::bigint + 1, extract(epoch FROM clock_timestamp())::float8)
+ON CONFLICT (id) DO UPDATE SET batch = excluded.batch WHERE effectlog.writers.batch = $2::bigint - 1
+RETURNING batch;
+
+-- name: read_batch
+SELECT batch FROM effectlog.writers WHERE id = $1;
+
+-- name: remove_writer
+DELETE FROM effectlog.writers WHERE id = $1;
+
+-- name: remove_old_writers
+DELETE FROM effectlog.writers WHERE opened_at < extract(epoch FROM clock_timestamp())::float8 - $1;
+
+-- name: lock_runs
+WITH locked AS MATERIALIZED (
+    SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
+           errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
+    FROM effectlog.runs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED
+)
+SELECT locked.*, extract(epoch FROM clock_timestamp())::float8 AS now
+FROM (VALUES (1)) AS always LEFT JOIN locked ON TRUE;
+
+-- name: existing_runs
+SELECT id FROM effectlog.runs WHERE id = ANY($1::text[]);
+
+-- name: load_runs
+SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
+       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
+FROM effectlog.runs WHERE id = ANY($1::text[]);
+
+-- name: load_payloads
+SELECT id, args, created_at, result, scope, idempotency_key, correlation_id, parent_id, event, depth, trace
+FROM effectlog.runs WHERE id = ANY($1::text[]);
+
+-- name: load_effects
+SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
+       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
+       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
+       error_message, error_traceback, destination, resolved_by, evidence, late_result,
+       late_attempt
+FROM effectlog.effects
+WHERE (run_id, effect_key) IN (SELECT * FROM unnest($1::text[], $2::text[]));
+
+-- name: load_unsettled
+SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
+       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
+       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
+       error_message, error_traceback, destination, resolved_by, evidence, late_result,
+       late_attempt
+FROM effectlog.effects WHERE state = 'started' AND run_id = ANY($1::text[]);
+
+-- name: load_journal
+SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
+       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
+       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
+       error_message, error_traceback, destination, resolved_by, evidence, late_result,
+       late_attempt
+FROM effectlog.effects WHERE run_id = ANY($1::text[])
+ORDER BY run_id, started_at, effect_key COLLATE "C";
+
+-- name: load_attempts
+SELECT run_id, number, owner, worker, started_at, ended_at, outcome,
+       error_type, error_message, error_traceback
+FROM effectlog.attempts WHERE run_id = ANY($1::text[]) ORDER BY run_id, number;
+
+-- name: load_keys
+SELECT scope, idempotency_key, run_ids, fingerprints FROM effectlog.idempotency_keys
+WHERE (scope, idempotency_key) IN (SELECT * FROM unnest($1::text[], $2::text[]));
+
+-- name: insert_run
+INSERT INTO effectlog.runs (id, task, state, due_at, created_at, event, scope, idempotency_key,
+                            correlation_id, parent_id, depth, concurrency_key, trace, args)
+SELECT id, task, 'pending', due_at, created_at, event, scope, idempotency_key,
+       correlation_id, parent_id, depth, concurrency_key, trace, args
+FROM unnest($1::text[], $2::text[], $3::float8[], $4::float8[], $5::text[], $6::text[], $7::text[],
+            $8::text[], $9::text[], $10::bigint[], $11::text[], $12::text[], $13::bytea[])
+     WITH ORDINALITY
+     AS new(id, task, due_at, created_at, event, scope, idempotency_key,
+            correlation_id, parent_id, depth, concurrency_key, trace, args, place)
+ORDER BY place;
+
+-- name: insert_key
+INSERT INTO effectlog.idempotency_keys (scope, idempotency_key, run_ids, fingerprints)
+SELECT scope, idempotency_key, run_ids, fingerprints
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS new(scope, idempotency_key, run_ids, fingerprints)
+ORDER BY scope, idempotency_key
+ON CONFLICT (scope, idempotency_key) DO NOTHING
+RETURNING 1;
+
+-- name: update_run
+UPDATE effectlog.runs AS r SET
+    state = new.state, due_at = new.due_at, attempt = new.attempt, attempt_outcome = new.attempt_outcome,
+    owner = new.owner, lease_expires = new.lease_expires, lease_clock = new.lease_clock,
+    releasing = new.releasing, errors = new.errors, crashes = new.crashes,
+    cancel_requested = new.cancel_requested, finished_at = new.finished_at, error_type = new.error_type,
+    error_message = new.error_message, error_traceback = new.error_traceback,
+    result = coalesce(new.result, r.result)
+FROM unnest($1::text[], $2::float8[], $3::bigint[], $4::text[], $5::text[], $6::float8[], $7::text[],
+            $8::boolean[], $9::bigint[], $10::bigint[], $11::boolean[], $12::float8[], $13::text[],
+            $14::text[], $15::text[], $16::bytea[], $17::text[])
+     AS new(state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
+            errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback,
+            result, id)
+WHERE r.id = new.id;
+
+-- name: insert_attempt
+INSERT INTO effectlog.attempts (run_id, number, owner, worker, started_at)
+SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::float8[]);
+
+-- name: end_attempt
+UPDATE effectlog.attempts AS a SET
+    ended_at = ended.ended_at, outcome = ended.outcome, error_type = ended.error_type,
+    error_message = ended.error_message, error_traceback = ended.error_traceback
+FROM unnest($1::float8[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
+     AS ended(ended_at, outcome, error_type, error_message, error_traceback, run_id, number)
+WHERE a.run_id = ended.run_id AND a.number = ended.number;
+
+-- name: save_effect
+INSERT INTO effectlog.effects (run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
+                               generation, requests, open_requests, executing, attempt, first_wall,
+                               first_boot, first_boot_id, started_at, finished_at, final, result,
+                               result_error, error_type, error_message, error_traceback, destination,
+                               resolved_by, evidence, late_result, late_attempt)
+SELECT * FROM unnest(
+    $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
+    $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::float8[], $15::float8[],
+    $16::text[], $17::float8[], $18::float8[], $19::boolean[], $20::bytea[], $21::text[], $22::text[],
+    $23::text[], $24::text[], $25::text[], $26::text[], $27::text[], $28::bytea[], $29::bigint[])
+ON CONFLICT (run_id, effect_key) DO UPDATE SET
+    operation_id = excluded.operation_id, policy = excluded.policy, state = excluded.state,
+    version = excluded.version, generation = excluded.generation, requests = excluded.requests,
+    open_requests = excluded.open_requests, executing = excluded.executing, attempt = excluded.attempt,
+    first_wall = excluded.first_wall, first_boot = excluded.first_boot,
+    first_boot_id = excluded.first_boot_id, finished_at = excluded.finished_at, final = excluded.final,
+    result = excluded.result, result_error = excluded.result_error, error_type = excluded.error_type,
+    error_message = excluded.error_message, error_traceback = excluded.error_traceback,
+    destination = excluded.destination, resolved_by = excluded.resolved_by,
+    evidence = excluded.evidence, late_result = excluded.late_result,
+    late_attempt = excluded.late_attempt;
+
+-- name: claimable
+SELECT found.id, found.due_at, found.seq, found.crashes
+FROM unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
+    SELECT id, due_at, seq, crashes FROM effectlog.runs
+    WHERE state = 'pending' AND task = wanted.task AND due_at <= $2 AND crashes < 2
+    ORDER BY due_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED
+) AS found;
+
+-- name: claimable_suspect
+SELECT found.id, found.due_at, found.seq, found.crashes
+FROM unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
+    SELECT id, due_at, seq, crashes FROM effectlog.runs
+    WHERE state = 'pending' AND task = wanted.task AND due_at <= $2 AND crashes >= 2
+    ORDER BY due_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED
+) AS found;
+
+-- name: claimable_keyed
+SELECT id, due_at, seq, crashes FROM (
+    SELECT p.id, p.due_at, p.seq, p.crashes,
+           p.concurrency_key, row_number() OVER (PARTITION BY p.concurrency_key ORDER BY p.due_at, p.seq) AS place
+    FROM effectlog.runs AS p
+    WHERE p.state = 'pending' AND p.task = ANY($1::text[]) AND p.due_at <= $2
+      AND NOT EXISTS (
+          SELECT 1 FROM effectlog.runs AS busy
+          WHERE busy.state = 'running' AND busy.task = ANY($1::text[])
+            AND busy.concurrency_key = p.concurrency_key
+      )
+) AS first_of_key
+WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR $4::boolean) ORDER BY due_at, seq LIMIT $3;
+
+-- name: count_running
+SELECT count(*) FROM effectlog.runs WHERE state = 'running' AND task = ANY($1::text[]);
+
+-- name: find_runs
+SELECT id FROM effectlog.runs
+WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
+                ELSE (SELECT seq FROM effectlog.runs WHERE id = $1::text) END
+ORDER BY seq DESC LIMIT $2;
+
+-- name: find_runs_in_state
+SELECT id FROM effectlog.runs
+WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
+                ELSE (SELECT seq FROM effectlog.runs WHERE id = $1::text) END
+  AND state = $3
+ORDER BY seq DESC LIMIT $2;
+
+-- name: find_runs_of_task
+SELECT id FROM effectlog.runs
+WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
+                ELSE (SELECT seq FROM effectlog.runs WHERE id = $1::text) END
+  AND task = $3
+ORDER BY seq DESC LIMIT $2;
+
+-- name: find_runs_of_task_in_state
+SELECT id FROM effectlog.runs
+WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
+                ELSE (SELECT seq FROM effectlog.runs WHERE id = $1::text) END
+  AND task = $3 AND state = $4
+ORDER BY seq DESC LIMIT $2;
+
+-- name: read_states
+SELECT id, state FROM effectlog.runs WHERE id = ANY($1::text[]);
+
+-- name: next_due
+SELECT min(first.due_at), extract(epoch FROM clock_timestamp())::float8
+FROM unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
+    (SELECT due_at FROM effectlog.runs
+     WHERE state = 'pending' AND crashes < 2 AND task = wanted.task ORDER BY due_at LIMIT 1)
+    UNION ALL
+    (SELECT due_at FROM effectlog.runs
+     WHERE state = 'pending' AND crashes >= 2 AND task = wanted.task ORDER BY due_at LIMIT 1)
+) AS first;
+
+-- name: load_owners
+SELECT DISTINCT owner, lease_clock FROM effectlog.runs WHERE state = 'running';
+
+-- name: lapsed
+SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
+       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
+FROM effectlog.runs
+WHERE state = 'running'
+  AND ((lease_clock = $1 AND lease_expires <= extract(epoch FROM clock_timestamp())::float8)
+       OR owner = ANY($2::text[]));
+
+-- name: save_subscription
+INSERT INTO effectlog.subscriptions (event, task, parameter, concurrency_key)
+SELECT event, task, parameter, concurrency_key
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS new(event, task, parameter, concurrency_key)
+ORDER BY event, task
+ON CONFLICT (event, task) DO UPDATE SET
+    parameter = excluded.parameter, concurrency_key = excluded.concurrency_key;
+
+-- name: load_subscriptions
+SELECT event, task, parameter, concurrency_key FROM effectlog.subscriptions
+WHERE event = $1 ORDER BY task COLLATE "C";
+
+-- name: save_worker
+INSERT INTO effectlog.workers (owner, worker, host, pid, concurrency, beat_at, claimed_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (owner) DO UPDATE SET
+    beat_at = excluded.beat_at, claimed_at = coalesce(excluded.claimed_at, effectlog.workers.claimed_at);
+
+-- name: remove_worker
+DELETE FROM effectlog.workers WHERE owner = $1;
+
+-- name: load_workers
+SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at FROM effectlog.workers
+ORDER BY beat_at DESC;
+
+-- name: purgeable
+SELECT id, scope, idempotency_key FROM effectlog.runs
+WHERE finished_at <= $1 AND state = ANY($2::text[])
+  AND ($4::text[] IS NULL OR id = ANY($4::text[]))
+  AND NOT EXISTS (SELECT 1 FROM effectlog.effects WHERE run_id = effectlog.runs.id AND effectlog.effects.state = 'started')
+ORDER BY finished_at LIMIT $3 FOR UPDATE SKIP LOCKED;
+
+-- name: purge_runs
+DELETE FROM effectlog.runs WHERE id = ANY($1::text[]);
+
+-- name: purge_attempts
+DELETE FROM effectlog.attempts WHERE run_id = ANY($1::text[]);
+
+-- name: purge_effects
+DELETE FROM effectlog.effects WHERE run_id = ANY($1::text[]);
+
+-- name: purge_keys
+DELETE FROM effectlog.idempotency_keys AS k
+WHERE (scope, idempotency_key) IN (SELECT * FROM unnest($1::text[], $2::text[]))
+  AND NOT EXISTS (
+      SELECT 1 FROM effectlog.runs AS r
+      WHERE r.scope = k.scope AND r.idempotency_key = k.idempotency_key
+  );
+
+-- name: count_states
+SELECT state, count(*) FROM effectlog.runs GROUP BY state;
+
+-- name: count_pending_tasks
+SELECT task, count(*), min(due_at) FROM effectlog.runs WHERE state = 'pending' GROUP BY task ORDER BY task;
+
+-- name: oldest_doubt
+SELECT min(e.started_at) FROM effectlog.effects AS e JOIN effectlog.runs AS r ON r.id = e.run_id
+WHERE e.state = 'started' AND r.state <> 'running';
+
+-- name: load_mark
+SELECT mark FROM effectlog.migrations ORDER BY number DESC LIMIT 1;
+
+-- name: save_mark
+UPDATE effectlog.migrations SET mark = $1 WHERE number = (SELECT max(number) FROM effectlog.migrations);
+
+-- name: table_bytes
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+FROM pg_class AS c WHERE c.relnamespace = to_regnamespace('effectlog') AND c.relkind = 'r';
+
+-- name: open_transactions
+SELECT DISTINCT a.pid, coalesce(a.application_name, ''), extract(epoch FROM clock_timestamp() - a.xact_start)::float8
+FROM pg_stat_activity AS a JOIN pg_locks AS l ON l.pid = a.pid
+WHERE l.relation = 'effectlog.runs'::regclass AND l.mode = 'RowShareLock' AND a.state LIKE 'idle in transaction%'
+  AND a.xact_start < clock_timestamp() - interval '5 seconds';
+
+-- name: hold_owner
+SELECT pg_try_advisory_lock($1);
+
+-- name: drop_owner
+SELECT pg_advisory_unlock($1);
+
+-- name: end_old_session
+SELECT pg_terminate_backend(a.pid)
+FROM pg_stat_activity AS a WHERE a.pid = $1 AND extract(epoch FROM a.backend_start)::float8 = $2;
+
+-- name: session_facts
+SELECT pg_backend_pid(), extract(epoch FROM a.backend_start)::float8
+FROM pg_stat_activity AS a WHERE a.pid = pg_backend_pid();
+
+-- name: save_owner
+INSERT INTO effectlog.owners (owner, lock_key, host, pid, process_start, server_start, held_at)
+VALUES ($1, $2, $3, $4, $5, extract(epoch FROM pg_postmaster_start_time())::float8,
+        extract(epoch FROM clock_timestamp())::float8)
+ON CONFLICT (owner) DO UPDATE SET
+    lock_key = excluded.lock_key, host = excluded.host, pid = excluded.pid,
+    process_start = excluded.process_start, server_start = excluded.server_start,
+    held_at = excluded.held_at;
+
+-- name: remove_owner
+DELETE FROM effectlog.owners WHERE owner = $1;
+
+-- name: free_owners
+SELECT o.owner, o.host, o.pid, o.process_start, o.held_at
+FROM effectlog.owners AS o
+WHERE o.owner = ANY($1::text[])
+  AND o.server_start = extract(epoch FROM pg_postmaster_start_time())::float8
+  AND NOT EXISTS (
+      SELECT 1 FROM pg_locks AS l
+      WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.classid::bigint = (o.lock_key >> 32) & 4294967295
+        AND l.objid::bigint = o.lock_key & 4294967295
+  );
+
+-- name: lock_owners
+SELECT pg_try_advisory_xact_lock_shared(wanted.key)
+FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted(key, place) ORDER BY wanted.place;
+
+-- name: notify
+SELECT pg_notify($1, $2);
