@@ -7,7 +7,6 @@ only where they mean the same. ``boot`` also runs while the machine sleeps, for 
 
 from __future__ import annotations
 
-import os
 import time
 from datetime import UTC, datetime
 from functools import cache
@@ -59,7 +58,7 @@ def _identity() -> str:
         # Elsewhere the monotonic clock counts from boot, so the boot's wall time names it.
         return f"boot-at-{round((time.time() - time.monotonic()) / 60)}"
     try:
-        namespace = os.readlink("/proc/self/ns/time")
+        namespace = str(Path("/proc/self/ns/time").readlink())
     except OSError:
         namespace = "time:[host]"
     return f"{boot}/{namespace}"

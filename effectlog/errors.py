@@ -38,7 +38,7 @@ def _rebuild(cls: type[BaseException], message: str, fields: dict[str, Any]) -> 
 class EffectLogError(Exception):
     """Base of every ordinary error of effectlog: a message, and named fields as attributes."""
 
-    def __init__(self, message: str, **fields: Any) -> None:
+    def __init__(self, message: str, /, **fields: Any) -> None:
         super().__init__(message)
         self.__dict__.update(fields)
 
@@ -53,7 +53,7 @@ class EffectLogControl(BaseException):
     going that this worker no longer owns. Don't catch them; where you must, raise them again.
     """
 
-    def __init__(self, message: str, **fields: Any) -> None:
+    def __init__(self, message: str, /, **fields: Any) -> None:
         super().__init__(message)
         self.__dict__.update(fields)
 
@@ -195,7 +195,7 @@ class RunHeld(EffectLogError):
 
 
 class LeaseLost(EffectLogControl):
-    """This attempt no longer owns its run: another worker may be executing it. Field: ``run_id``."""
+    """The attempt no longer owns its run: another worker may be executing it. Field: ``run_id``."""
 
     run_id: str
 

@@ -1,0 +1,252 @@
+"""One attempt of one run: its journal, what of it is under way, and whether it may still act.
+
+Shared by the threads and tasks of the attempt, and by the engine's thread. The invariants: once the
+attempt is ending no effect starts, and it has ended only when every request has returned and its
+outcome was handed to the engine, or ownership is lost.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+import time
+import warnings
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from effectlog import commands as c
+from effectlog.clock import utc
+from effectlog.context import CurrentAttempt
+from effectlog.errors import AttemptOver, EffectLogControl, EffectLogWarning, LeaseLost, RunCancelling
+from effectlog.ledger.effects import finish as finish_rule
+from effectlog.ledger.pages import Pages
+from effectlog.steps import InFlight
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from effectlog.codec import Codec
+    from effectlog.engine import Engine
+    from effectlog.rows import EffectRow, StoredRun
+    from effectlog.spec import EffectCall, TaskSpec
+
+logger = logging.getLogger("effectlog")
+
+
+class Ending(StrEnum):
+    """Why an attempt takes nothing new any more."""
+
+    OVER = "its body is over"
+    LOST = "its lease is lost"
+    CANCELLED = "the run is being cancelled"
+    RELEASED = "the worker gives it back"
+    TIMED_OUT = "its timeout has passed"
+    HELD = "an effect waits for a decision"
+
+
+class Attempt:
+    """The state of one claimed execution."""
+
+    def __init__(
+        self,
+        run: StoredRun,
+        task: TaskSpec,
+        *,
+        owner: str,
+        worker: str,
+        engine: Engine,
+        codec: Codec,
+        max_value_bytes: int,
+        lease: float,
+        lease_until: float,
+    ) -> None:
+        self.run = run
+        self.task = task
+        self.owner = owner
+        self.engine = engine
+        self.codec = codec
+        self.max_value_bytes = max_value_bytes
+        self.lease = lease
+        self.lease_until = lease_until
+        """Monotonic time at which this owner stops trusting its lease; moved by each renewal."""
+        self.began = time.monotonic()
+        self.fence = c.Fence(run.row.id, run.row.attempt)
+        self.journal: dict[str, EffectRow] = {effect.key: effect for effect in run.effects}
+        self.ending: Ending | None = None
+        self.ending_signal = threading.Event()
+        self.reason = ""
+        self.refused = False
+        """An effect wanted to start while the attempt was ending."""
+        self.holds: dict[str, str] = {}
+        self.unawaited: dict[int, tuple[str, Any]] = {}
+        self.interrupt: Callable[[Ending], None] = lambda _: None
+        self.want_renewal: Callable[[], None] = lambda: None
+        self._in_flight: dict[str, InFlight] = {}
+        self._calls = 0
+        self._quiet: list[Callable[[], None]] = []
+        self._returned_at: dict[str, float] = {}
+        self._completed_here: set[str] = set()
+        self._warned: set[str] = set()
+        self._lock = threading.RLock()
+        self._page_run = copy.copy(run.row)
+        deadline = (
+            None if task.timeout is None else utc(engine.store.clock.wall()) + timedelta(seconds=task.timeout)
+        )
+        self.view = CurrentAttempt(run.row.id, run.row.attempt, task.name, worker, deadline)
+
+    @property
+    def run_id(self) -> str:
+        return self.fence.run_id
+
+    # --- may it act? ---------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        """Raise the control signal that fits if no effect may start any more."""
+        if self.ending is None and time.monotonic() >= self.lease_until:
+            self.end(Ending.LOST)
+        if self.ending is not None:
+            self.refused = True
+            raise self.signal()
+
+    def signal(self) -> EffectLogControl:
+        """The control signal for how this attempt is ending."""
+        where = f"run {self.run_id}, attempt {self.fence.attempt}"
+        if self.ending is Ending.LOST:
+            return LeaseLost(
+                f"{where} no longer owns its run, so no effect starts and its result is not stored: the process "
+                f"was stopped, or its loop or the interpreter lock was held for longer than the lease of "
+                f"{self.lease:g} s; another worker goes on with the run",
+                run_id=self.run_id,
+            )
+        if self.ending is Ending.CANCELLED:
+            return RunCancelling(f"{where}: the run is being cancelled", run_id=self.run_id)
+        return AttemptOver(f"{where} takes no more effects: {self.ending}", run_id=self.run_id)
+
+    def end(self, ending: Ending, reason: str = "") -> None:
+        """Begin to end. The first reason stands, except that a lost lease overrides every other."""
+        with self._lock:
+            if self.ending is not None and not (ending is Ending.LOST and self.ending is not Ending.LOST):
+                return
+            self.ending = ending
+            self.reason = reason or str(ending)
+            self.ending_signal.set()
+        if ending is not Ending.OVER:
+            self.interrupt(ending)
+
+    def hold(self, key: str, reason: str) -> None:
+        """End the attempt because this effect waits for a decision."""
+        self.holds[key] = reason
+        self.end(Ending.HELD, f"effect {key!r}: {reason}")
+
+    # --- what is under way ---------------------------------------------------------------------
+
+    def enter(self, key: str, *, is_async: bool) -> InFlight | None:
+        """Take the turn for a key; gives the call to wait for where another one has it."""
+        with self._lock:
+            other = self._in_flight.get(key)
+            if other is None:
+                self._in_flight[key] = InFlight(is_async=is_async)
+                self._calls += 1
+            return other
+
+    def leave(self, key: str) -> None:
+        """Give the turn back, and tell who waits for it or for the attempt to become quiet."""
+        with self._lock:
+            mine = self._in_flight.pop(key)
+            self._calls -= 1
+            callbacks, self._quiet = (self._quiet, []) if self._calls == 0 else ([], self._quiet)
+        mine.over.set_result(None)
+        for callback in callbacks:
+            callback()
+
+    def when_quiet(self, callback: Callable[[], None]) -> bool:
+        """Call back once no effect call is under way; True if that is so already."""
+        with self._lock:
+            if self._calls == 0:
+                return True
+            self._quiet.append(callback)
+            return False
+
+    @property
+    def quiet(self) -> bool:
+        """No effect call is under way."""
+        return self._calls == 0
+
+    def doing(self) -> str:
+        """What this attempt is busy with, for people."""
+        effects = ", ".join(repr(key) for key in list(self._in_flight))
+        return f"task {self.task.name} (run {self.run_id}" + (f", effect {effects})" if effects else ")")
+
+    # --- the journal ---------------------------------------------------------------------------
+
+    def learn(self, effect: EffectRow | None) -> None:
+        """Take over a row as the store has it, unless a newer one is known."""
+        if effect is None:
+            return
+        with self._lock:
+            known = self.journal.get(effect.key)
+            if known is None or effect.version >= known.version:
+                self.journal[effect.key] = effect
+
+    def record(self, command: c.FinishEffect) -> EffectRow:
+        """Hand an outcome to the engine and foresee what the store will hold; returns that row."""
+        with self._lock:
+            foreseen = copy.copy(self.journal[command.key])
+            pages = Pages(now=time.time(), lease_now=0.0, lease_clock="")
+            pages.runs[self.run_id] = self._page_run
+            pages.effects[self.run_id, command.key] = foreseen
+            finish_rule(pages, command)
+            self.journal[command.key] = foreseen
+            self._returned_at[command.key] = time.monotonic()
+            if command.outcome is c.RequestOutcome.COMPLETED:
+                self._completed_here.add(command.key)
+        self.engine.post(command, until=self.lease_until, resolve=self._recorded)
+        return foreseen
+
+    def _recorded(self, outcomes: list[c.Outcome] | None, error: BaseException | None) -> None:
+        if error is not None:
+            logger.error(
+                "effectlog: an outcome of run %s, attempt %s could not be recorded; the effect is in doubt: %s",
+                self.run_id,
+                self.fence.attempt,
+                error,
+            )
+            self.end(Ending.LOST, str(error))
+            return
+        for outcome in outcomes or ():
+            if isinstance(outcome, c.EffectStored):
+                self.learn(outcome.effect)
+                if outcome.late:
+                    self.end(Ending.LOST)
+
+    def settle_left(self, effect: EffectRow, settle: float, *, also_own: bool) -> float:
+        """Seconds until requests made before must have shown at the destination.
+
+        Requests of earlier attempts count from this attempt's begin, when their owner was gone;
+        with ``also_own``, requests that this attempt made count from their return.
+        """
+        since = self._returned_at.get(effect.key) if also_own else None
+        if effect.attempt != self.fence.attempt or any(n != self.fence.attempt for n in effect.executing):
+            since = max(since or 0.0, self.began)
+        return 0.0 if since is None else max(0.0, since + settle - time.monotonic())
+
+    def warn_repeated(self, call: EffectCall) -> None:
+        """Warn, once per key, that one attempt used a key twice."""
+        if call.key in self._completed_here:
+            self.warn(
+                call.key,
+                f"effect key {call.key!r} ({call.spec.name}) was used again in attempt {self.fence.attempt} of run "
+                f"{self.run_id}: the recorded result is returned and nothing is sent. If these are two "
+                f"operations, put what tells them apart into the key",
+            )
+
+    def warn(self, about: str, message: str) -> None:
+        """Warn once about one thing, and log it."""
+        with self._lock:
+            if about in self._warned:
+                return
+            self._warned.add(about)
+        logger.warning("effectlog: %s", message)
+        warnings.warn(message, EffectLogWarning, stacklevel=4)

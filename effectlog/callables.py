@@ -1,0 +1,67 @@
+"""What a decorator may know of the callable it is given: its name, its kind, whether it is async."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from pathlib import Path
+from typing import Any
+
+from effectlog.errors import ConfigurationError
+
+
+def plain(function: Any) -> Any:
+    """The function inside a classmethod or staticmethod."""
+    return function.__func__ if isinstance(function, classmethod | staticmethod) else function
+
+
+def is_async(function: Any) -> bool:
+    """Whether calling it gives a coroutine: also for partials and objects with an async ``__call__``."""
+    function = plain(function)
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - its kind is asked, not whether it can be called
+    )
+
+
+def refuse_generator(function: Any, decorator: str) -> None:
+    """Raise TypeError for what yields: its result would be the generator, not what it yields."""
+    function = plain(function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise TypeError(
+            f"{decorator} can't decorate the generator function {qualified_name(function)}: its values could not be "
+            f"recorded as one result; collect them and return a list"
+        )
+
+
+def refuse_uncallable(function: Any, decorator: str) -> None:
+    if isinstance(function, classmethod | staticmethod) or callable(function):
+        return
+    raise ConfigurationError(f"{decorator} decorates functions, and was given {type(function).__qualname__}")
+
+
+def qualified_name(function: Any) -> str:
+    """``module.Qualified.name``; a script's functions carry the name that importing it would give them."""
+    function = plain(function)
+    while isinstance(function, functools.partial):
+        function = function.func
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    module = getattr(function, "__module__", None) or type(function).__module__
+    return f"{_script_module() if module == '__main__' else module}.{name}"
+
+
+def _script_module() -> str:
+    main = sys.modules.get("__main__")
+    spec = getattr(main, "__spec__", None)
+    if spec is not None:
+        return str(spec.name)
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else "__main__"
+
+
+def source_of(function: Any) -> str:
+    """Where it is defined, as ``file:line`` without the line for what was typed in."""
+    code = getattr(inspect.unwrap(plain(function)), "__code__", None)
+    return "" if code is None else str(code.co_filename)

@@ -1,0 +1,113 @@
+"""Where the running code is: in which attempt, and in which request of which effect.
+
+Holds the one context variable and the public questions about it. It must not decide anything.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from effectlog.errors import NotInAttempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from effectlog.attempt import Attempt
+    from effectlog.contract import Destination
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Request:
+    """One request of an effect that is being executed, in an attempt or outside of any."""
+
+    attempt: Attempt | None
+    key: str = ""
+    destination: Destination | None = None
+    first_request_at: datetime | None = None
+    _operation_id: str | None = None
+
+    @property
+    def operation_id(self) -> str:
+        """The stable id inside an attempt; outside, one fresh id for the whole call."""
+        if self._operation_id is None:
+            self._operation_id = str(uuid.uuid4())
+        return self._operation_id
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentAttempt:
+    """What running code may know of its attempt."""
+
+    run_id: str
+    number: int
+    task: str
+    worker: str
+    deadline: datetime | None
+    """When the task's ``timeout`` ends this attempt, in UTC; None without a timeout."""
+    _place: Any = field(repr=False, default=None)
+
+    def bind(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Make ``function`` run in this attempt wherever it is called, such as in your own thread pool.
+
+        Every call runs in a fresh copy of the context that ``bind`` was called in.
+        """
+        context = contextvars.copy_context()
+
+        def bound(*args: P.args, **kwargs: P.kwargs) -> R:
+            return context.copy().run(function, *args, **kwargs)
+
+        return bound
+
+
+place: contextvars.ContextVar[Attempt | Request | None] = contextvars.ContextVar(
+    "effectlog_place", default=None
+)
+"""The attempt (in a task's body), the request (in an effect's function), or nothing."""
+
+
+def operation_id() -> str:
+    """The id of the operation being requested: send it as the destination's idempotency key.
+
+    Stable: the same in every attempt, on every worker, after every crash. In an effect that is
+    called outside any attempt it is a fresh UUID for each call. Raises NotInAttempt elsewhere.
+    """
+    here = place.get()
+    if isinstance(here, Request):
+        return here.operation_id
+    raise NotInAttempt(
+        "operation_id() belongs to an effect: call it inside a function decorated with @effect, "
+        "and in a thread of your own pass that function through current_attempt().bind(...)"
+    )
+
+
+def current_request() -> Request | None:
+    """The request being executed, for clients that carry its key; None outside an effect."""
+    here = place.get()
+    return here if isinstance(here, Request) else None
+
+
+def here_attempt() -> Attempt | None:
+    """The attempt that the running code belongs to, directly or through an effect."""
+    here = place.get()
+    return here.attempt if isinstance(here, Request) else here
+
+
+def current_attempt() -> CurrentAttempt:
+    """The attempt that the running code belongs to; works in tasks, effects and their ``to_thread`` threads.
+
+    Raises NotInAttempt elsewhere.
+    """
+    attempt = here_attempt()
+    if attempt is None:
+        raise NotInAttempt(
+            "current_attempt() was called outside any attempt: call it inside a task that a worker or "
+            "log.run(...) executes; a thread of your own needs current_attempt().bind(function)"
+        )
+    return attempt.view

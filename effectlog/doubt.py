@@ -1,0 +1,105 @@
+"""What to do about an effect in doubt: send again, wait, ask, or hold. Pure.
+
+The contract's limits come before the declared policy: no resend past the send horizon, none before an
+earlier owner's request had time to settle, and no look-up's miss counts while it may still land.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from effectlog.contract import Destination
+from effectlog.model import Policy
+
+if TYPE_CHECKING:
+    from effectlog.clock import Clock
+    from effectlog.rows import EffectRow, RequestClock
+    from effectlog.spec import EffectSpec
+
+_FIRST_WAIT = 0.5
+_LONGEST_WAIT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Send another request with the same operation id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again after so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Ask the destination."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leave it to a person or a program; ``reason`` is for people."""
+
+    reason: str
+
+
+Decision: TypeAlias = Resend | Wait | LookUp | Hold
+
+
+def age(first: RequestClock, clock: Clock) -> float:
+    """Seconds since the first request, by whichever clock saw more of them pass.
+
+    A wall clock that stands before the first request has been stepped back, so nothing it says
+    can be trusted: the age is then infinite.
+    """
+    wall = clock.wall() - first.wall
+    if wall < 0:
+        return float("inf")
+    if first.boot_id == clock.identity:
+        return max(wall, clock.boot() - first.boot)
+    return wall
+
+
+def past_horizon(effect: EffectRow, destination: Destination | None, clock: Clock) -> bool:
+    """Whether the destination may have forgotten the key of the first request."""
+    horizon = None if destination is None else destination.send_horizon()
+    if horizon is None or effect.first_request is None:
+        return False
+    return age(effect.first_request, clock) >= horizon.total_seconds()
+
+
+def decide(effect: EffectRow, spec: EffectSpec, clock: Clock, *, settle_left: float) -> Decision:
+    """The declared answer to this doubt, within the contract's limits.
+
+    ``settle_left``: seconds until a request of an earlier owner must have shown at the destination.
+    """
+    if effect.policy is Policy.HOLD and spec.policy is not Policy.HOLD:
+        return Hold("it was held before and nobody has decided")
+    if spec.policy is Policy.HOLD:
+        return Hold("its policy is to hold")
+    if spec.policy is Policy.LOOK_UP:
+        return LookUp()
+    sent_under = stored_contract(effect)
+    known = spec.destination
+    if sent_under is not None and known is not None and not known.shares_keys_with(sent_under):
+        return Hold(f"it was sent to {sent_under.name} under another account or contract")
+    if past_horizon(effect, spec.destination, clock):
+        return Hold("the destination may have forgotten the key of the first request (send horizon passed)")
+    if settle_left > 0 and spec.destination is not None:
+        return Wait(settle_left)
+    return Resend()
+
+
+def stored_contract(effect: EffectRow) -> Destination | None:
+    """The contract that the first request was sent under."""
+    return None if effect.destination is None else Destination.from_json(json.loads(effect.destination))
+
+
+def look_up_again(asked: int, retry_after: float | None) -> float:
+    """Seconds before the destination is asked for the ``asked + 1``-th time."""
+    if retry_after is not None:
+        return max(0.0, retry_after)
+    return float(min(_FIRST_WAIT * 2 ** min(asked - 1, 20), _LONGEST_WAIT))

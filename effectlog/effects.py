@@ -1,0 +1,226 @@
+"""``@effect``: makes a function's calls inside an attempt journaled, and leaves it alone elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from effectlog import execution
+from effectlog.call import perform
+from effectlog.callables import is_async, plain, qualified_name, refuse_generator, refuse_uncallable
+from effectlog.codec import return_annotation
+from effectlog.context import Request, place
+from effectlog.errors import ConfigurationError, EffectLogWarning
+from effectlog.keys import Binder, KeyTemplate, fingerprints
+from effectlog.model import Policy
+from effectlog.spec import Annotation, EffectCall, EffectSpec
+from effectlog.steps import block, drive
+from effectlog.wrapping import FunctionWrapper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from effectlog.attempt import Attempt
+    from effectlog.contract import Destination
+    from effectlog.retry import Retry
+
+F = TypeVar("F")
+
+
+def effect(
+    key: str | Callable[..., str],
+    *,
+    name: str | None = None,
+    destination: Destination | None = None,
+    in_doubt: str | Callable[..., Any] | None = None,
+    lookup_budget: float = 300.0,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    not_applied: type[BaseException] | tuple[type[BaseException], ...] = (),
+    final: type[BaseException] | tuple[type[BaseException], ...] = (),
+    ignore: Iterable[str] = (),
+) -> Callable[[F], F]:
+    """Declare that calls of this function act on the outside world.
+
+    Inside an attempt, a *started* record is durable before the function is called and its outcome is
+    recorded after it; a later attempt gets the recorded result and sends nothing. Outside of any
+    attempt the function is called as if it were not decorated.
+
+    Args:
+        key: names one operation within its run: a ``str.format`` template over the parameters, defaults
+            applied, or a callable that gets the call's arguments and returns a non-empty string.
+        name: the function's stored name; give the old one after a rename.
+        destination: the contract of the system it talks to, which the engine enforces.
+        in_doubt: what a later request does about an earlier one without an outcome: ``"resend"``,
+            ``"hold"``, or a look-up function with the effect's parameters.
+        lookup_budget: seconds for which a look-up may not know before the run is held.
+        retry: how the request is tried again inside the attempt.
+        timeout: seconds a request may take. An async one is cancelled then, and whether it happened is
+            unknown; a sync one can only be reported.
+        not_applied: exceptions which prove that this request did nothing.
+        final: exceptions which say that the operation failed for good.
+        ignore: parameters that may differ between calls of one key; they are not fingerprinted.
+
+    Raises:
+        ConfigurationError: at decoration, for what can't work; KeyTemplateError for the key.
+        TypeError: at decoration, for a generator function.
+
+    """
+
+    def decorate(function: F) -> F:
+        refuse_uncallable(
+            function, f"@effect({key!r})" if isinstance(key, str) else "@effect needs a key: it"
+        )
+        refuse_generator(function, "@effect")
+        spec = EffectSpec(
+            name=name or qualified_name(function),
+            is_async=is_async(function),
+            returns=Annotation(plain(function), return_annotation),
+            policy=_policy(function, in_doubt, destination),
+            look_up=in_doubt if callable(in_doubt) else None,
+            lookup_budget=lookup_budget,
+            destination=destination,
+            destination_json=json.dumps(destination.to_json()) if destination else None,
+            retry=retry,
+            timeout=_seconds(timeout, function),
+            not_applied=_types(not_applied),
+            final=_types(final),
+            ignore=frozenset((ignore,) if isinstance(ignore, str) else ignore),
+        )
+        if destination is not None:
+            destination.check_operation_id()
+        caller = _Caller(spec, key, plain(function))
+        wrapped: Any = FunctionWrapper(function, caller.call)
+        return cast("F", wrapped)
+
+    return decorate
+
+
+class _Caller:
+    """Turns calls of one decorated function into plain calls or journaled ones."""
+
+    def __init__(self, spec: EffectSpec, key: str | Callable[..., str], function: Callable[..., Any]) -> None:
+        self.spec = spec
+        self._function = function
+        first = next(iter(inspect.signature(function).parameters), None)
+        self._takes_self = first in ("self", "cls") and "." in getattr(function, "__qualname__", "")
+        self._binder = Binder(function, skip_first=self._takes_self)
+        self._binder.require(spec.ignore, "ignore=", spec.name)
+        names = list(inspect.signature(function).parameters)
+        self._template = KeyTemplate(key, function, names)
+        self._first = first
+        self._defaults: dict[str, str] | None = None
+        self._warned = False
+
+    def call(self, wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:
+        """The one entry: wrapt calls it for functions, methods, class and static methods alike."""
+        here = place.get()
+        if here is None:
+            return self._outside(wrapped, args, kwargs)
+        if isinstance(here, Request):
+            return wrapped(*args, **kwargs)  # Part of the outer effect.
+        steps = perform(here, self._bind(wrapped, instance, args, kwargs))
+        if not self.spec.is_async:
+            return block(steps)
+        return self._tracked(here, steps)
+
+    def _tracked(self, attempt: Attempt, steps: Any) -> Any:
+        """The coroutine of a call, remembered until somebody awaits it."""
+
+        async def journaled() -> Any:
+            attempt.unawaited.pop(token, None)
+            return await drive(steps)
+
+        coroutine = journaled()
+        token = id(coroutine)
+        attempt.unawaited[token] = (self.spec.name, coroutine)
+        return coroutine
+
+    def _bind(self, wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> EffectCall:
+        if self._takes_self and instance is None and args and getattr(wrapped, "__self__", None) is None:
+            # Python 3.13's classmethod hands the class over as an ordinary first argument.
+            instance, bound = args[0], args[1:]
+        else:
+            bound = args
+        arguments = self._binder.bind(bound, kwargs)
+        given = fingerprints(arguments, self.spec.ignore, owner=self.spec.name)
+        if self._takes_self and self._first is not None:
+            arguments = {self._first: instance, **arguments}
+        return EffectCall(
+            self.spec,
+            self._template.render(arguments, bound, kwargs),
+            given,
+            self._default_fingerprints,
+            wrapped,
+            args,
+            kwargs,
+            instance,
+        )
+
+    def _default_fingerprints(self) -> dict[str, str]:
+        if self._defaults is None:
+            empty = inspect.Parameter.empty
+            found = {n: p.default for n, p in inspect.signature(self._function).parameters.items()}
+            defaults = {n: value for n, value in found.items() if value is not empty}
+            self._defaults = fingerprints(defaults, self.spec.ignore, owner=self.spec.name)
+        return self._defaults
+
+    def _outside(self, wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if execution.running_attempts and not self._warned:
+            self._warn_unjournaled()
+        if self.spec.is_async:
+            return _outside_async(self.spec, wrapped, args, kwargs)
+        token = place.set(Request(None, "", self.spec.destination))
+        try:
+            return wrapped(*args, **kwargs)
+        finally:
+            place.reset(token)
+
+    def _warn_unjournaled(self) -> None:
+        self._warned = True
+        warnings.warn(
+            f"effect {self.spec.name} was called outside any attempt while this process executes one: it ran, and "
+            f"nothing is recorded. In a thread pool of your own, submit current_attempt().bind(function)",
+            EffectLogWarning,
+            stacklevel=4,
+        )
+
+
+async def _outside_async(spec: EffectSpec, wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    token = place.set(Request(None, "", spec.destination))
+    try:
+        return await wrapped(*args, **kwargs)
+    finally:
+        place.reset(token)
+
+
+def _policy(function: Any, in_doubt: Any, destination: Destination | None) -> Policy:
+    if in_doubt is None:
+        if destination is not None and not destination.deduplicates:
+            raise ConfigurationError(
+                f"effect {qualified_name(function)}: {destination.name} ignores idempotency keys, so a resend may be "
+                f"a second effect; say in_doubt='hold', a look-up function, or in_doubt='resend' if a duplicate "
+                f"is acceptable"
+            )
+        return Policy.RESEND
+    if callable(in_doubt):
+        return Policy.LOOK_UP
+    if in_doubt in (Policy.RESEND.value, Policy.HOLD.value):
+        return Policy(in_doubt)
+    raise ConfigurationError(
+        f"effect {qualified_name(function)}: in_doubt={in_doubt!r} is not 'resend', 'hold' or a look-up function"
+    )
+
+
+def _types(given: Any) -> tuple[type[BaseException], ...]:
+    return given if isinstance(given, tuple) else (given,)
+
+
+def _seconds(timeout: float | None, function: Any) -> float | None:
+    if timeout is not None and not timeout > 0:
+        raise ConfigurationError(
+            f"{qualified_name(function)}: timeout={timeout!r}; give seconds greater than 0, or None"
+        )
+    return timeout

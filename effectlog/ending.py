@@ -1,0 +1,154 @@
+"""How an attempt ended, as the command that records it: the engine's decision, from its own state.
+
+What left the body does not decide by itself, because user code may have swallowed or wrapped it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from effectlog import commands as c
+from effectlog.attempt import Ending
+from effectlog.errors import (
+    ConfigurationError,
+    DecodingError,
+    EffectFailed,
+    EffectLogControl,
+    EncodingError,
+    StoreError,
+)
+from effectlog.failure import describe, storable
+from effectlog.model import AttemptOutcome, ErrorInfo, RunState
+from effectlog.rows import NewRun
+
+if TYPE_CHECKING:
+    from effectlog.attempt import Attempt
+    from effectlog.codec import Codec
+    from effectlog.spec import TaskSpec
+
+GIVE_BACK_DELAY = 5.0
+"""Seconds before a run that this process could not go on with is offered again."""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyEnd:
+    """What left the body: a value, or an exception. ``disturbed``: the body was interrupted or refused."""
+
+    value: Any = None
+    error: BaseException | None = None
+    disturbed: bool = False
+
+
+def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
+    """The command that ends this attempt; None where it has nothing to say any more."""
+    ending = attempt.ending
+    if ending is Ending.LOST:
+        return None
+    if attempt.holds:
+        return _end(attempt, AttemptOutcome.HELD, RunState.HELD, holds=tuple(attempt.holds))
+    undisturbed = body.error is None and not body.disturbed
+    if ending in (None, Ending.OVER) or undisturbed:
+        return _end_by_body(attempt, body)
+    reason = ErrorInfo(f"effectlog.{ending}", storable(attempt.reason))
+    if ending is Ending.CANCELLED:
+        return _end(attempt, AttemptOutcome.CANCELLED, RunState.CANCELLED)
+    if ending is Ending.RELEASED:
+        delay = 0.0 if attempt.reason == str(Ending.RELEASED) else GIVE_BACK_DELAY
+        error = reason if delay else None
+        return _end(attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=error, delay=delay)
+    timeout = ErrorInfo(
+        "TimeoutError", f"attempt {attempt.fence.attempt} took longer than timeout={attempt.task.timeout:g} s"
+    )
+    return _after_error(attempt, timeout, AttemptOutcome.TIMED_OUT, give_up=False)
+
+
+def _end_by_body(attempt: Attempt, body: BodyEnd) -> c.EndAttempt:
+    error = body.error or _forgotten_effects(attempt)
+    if error is None:
+        return _success(attempt, body.value)
+    if isinstance(error, StoreError):
+        # The store's trouble is not the task's: the run goes back and no attempt is used.
+        return _end(
+            attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=describe(error), delay=GIVE_BACK_DELAY
+        )
+    give_up = isinstance(error, (EffectFailed, *attempt.task.retry.give_up_on))
+    return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=give_up)
+
+
+def _forgotten_effects(attempt: Attempt) -> ConfigurationError | None:
+    names = sorted({name for name, _ in attempt.unawaited.values()})
+    if not names:
+        return None
+    return ConfigurationError(
+        f"task {attempt.task.name} called effect {', '.join(names)} without awaiting it, so it never ran; "
+        f"write 'await {names[0]}(...)'"
+    )
+
+
+def _success(attempt: Attempt, value: Any) -> c.EndAttempt:
+    try:
+        data = attempt.codec.encode(value)
+        if len(data) > attempt.max_value_bytes:
+            raise EncodingError(
+                f"the result of task {attempt.task.name} takes {len(data)} bytes and {attempt.max_value_bytes} are "
+                f"allowed; store it elsewhere and return its address",
+                path="result",
+                type_name=type(value).__qualname__,
+            )
+    except EncodingError as error:
+        # Running again would replay every effect and fail here again.
+        return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=True)
+    return _end(attempt, AttemptOutcome.SUCCEEDED, RunState.SUCCEEDED, result=data)
+
+
+def _after_error(
+    attempt: Attempt, error: ErrorInfo, outcome: AttemptOutcome, *, give_up: bool
+) -> c.EndAttempt:
+    errors = attempt.run.row.errors + 1
+    retry = attempt.task.retry
+    if give_up or retry.ends_after_error(errors):
+        return _end(
+            attempt,
+            outcome,
+            RunState.FAILED,
+            error=error,
+            on_dead=dead_letter_run(
+                attempt.task, attempt.run_id, attempt.fence.attempt, error, attempt.codec
+            ),
+        )
+    return _end(attempt, outcome, RunState.PENDING, error=error, delay=retry.delay_after(errors))
+
+
+def _end(attempt: Attempt, outcome: AttemptOutcome, state: RunState, **more: Any) -> c.EndAttempt:
+    return c.EndAttempt(attempt.fence, outcome, state, **more)
+
+
+def unreadable_arguments(attempt: Attempt, error: DecodingError | TypeError) -> c.EndAttempt:
+    """End a run whose stored arguments this process can't use: it is a dead letter until somebody retries it."""
+    return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=True)
+
+
+def dead_letter_run(
+    task: TaskSpec, run_id: str, attempt: int, error: ErrorInfo, codec: Codec
+) -> NewRun | None:
+    """The run of the task's ``on_dead``, to be created in the transaction that makes the dead letter."""
+    if task.on_dead is None:
+        return None
+    text = f"{error.type}: {error.message}"
+    return NewRun(
+        id=str(uuid.uuid4()),
+        task=task.on_dead,
+        args=codec.encode({"run_id": run_id, "error": text}),
+        scope=f"task:{task.on_dead}",
+        idempotency_key=f"dead:{run_id}:{attempt}",
+        parent_id=run_id,
+    )
+
+
+def is_control(error: BaseException | None) -> bool:
+    """Whether an exception is one of our control signals, alone or inside a group."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_control(inner) for inner in error.exceptions)
+    return isinstance(error, EffectLogControl)

@@ -1,0 +1,326 @@
+"""The background thread: one event loop that owns the store, and the only bridge to it.
+
+Callers on any thread or loop hand in commands; whatever is waiting goes into the next transaction, so
+that concurrent effects share one durable commit. A batch is never cancelled halfway, whatever
+becomes of the callers. The invariant: commands are applied in the order they were handed in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from effectlog.errors import StoreClosed, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from effectlog.commands import Command, Outcome
+    from effectlog.store.protocol import Store
+
+logger = logging.getLogger("effectlog")
+T = TypeVar("T")
+
+LINGER = 0.0005
+"""Seconds that a batch of nothing but completed records waits for the run's next record."""
+BATCH_LIMIT = 512
+"""Commands in one transaction at most, so that a heartbeat never waits long."""
+_BACKOFF = (0.02, 1.0)
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """Commands handed in together, and how their outcome goes back."""
+
+    commands: Sequence[Command]
+    resolve: Callable[[list[Outcome] | None, BaseException | None], None] | None = None
+    waiter: asyncio.Future[list[Outcome]] | None = None
+    until: float = 0.0
+    """Monotonic time up to which a store that is unavailable for a moment is tried again."""
+    insist: bool = False
+    """Try again after any store error: what happened outside must be recorded."""
+    linger: bool = False
+    since: float = field(default_factory=time.monotonic)
+
+
+class Engine:
+    """Owns the store on a thread of its own; ``start`` and ``close`` are the thread's whole life."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._queue: deque[Entry] = deque()
+        self._signalled = False
+        self._closing = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        self._listeners: list[Callable[[], None]] = []
+        self._watch: asyncio.Task[None] | None = None
+        self.commits = 0
+        """Transactions so far: what a benchmark counts."""
+
+    # --- life ----------------------------------------------------------------------------------
+
+    def start(self) -> concurrent.futures.Future[None]:
+        """Start the thread; the future is done when the store is open, or has why it is not."""
+        opened: concurrent.futures.Future[None] = concurrent.futures.Future()
+        self._pid = os.getpid()
+        self._closing = False
+        self._thread = threading.Thread(
+            target=self._main, args=(opened,), name="effectlog-engine", daemon=True
+        )
+        self._thread.start()
+        atexit.register(self.close)
+        return opened
+
+    def close(self) -> None:
+        """Commit what was handed in, close the store and end the thread. May be called twice."""
+        atexit.unregister(self.close)
+        thread, loop = self._thread, self._loop
+        if thread is None or os.getpid() != self._pid:
+            return
+        self._closing = True
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._signal)
+        if thread is not threading.current_thread():
+            thread.join()
+        self._thread = None
+
+    def _main(self, opened: concurrent.futures.Future[None]) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            try:
+                runner.run(self._serve(opened))
+            finally:
+                self._loop = None
+
+    async def _serve(self, opened: concurrent.futures.Future[None]) -> None:
+        self._wake = asyncio.Event()
+        try:
+            await self.store.open()
+        except BaseException as error:
+            opened.set_exception(error)
+            return
+        opened.set_result(None)
+        try:
+            await self._commit_batches()
+        finally:
+            if self._watch is not None:
+                self._watch.cancel()
+            self._refuse_rest()
+            await self.store.close()
+
+    def _refuse_rest(self) -> None:
+        self._closing = True
+        while self._queue:
+            self._deliver([self._queue.popleft()], None, self.closed_error())
+
+    def closed_error(self) -> StoreClosed:
+        """Why nothing can be handed in any more."""
+        if os.getpid() != self._pid:
+            return StoreClosed(
+                f"this log was opened by process {self._pid}; its forked child {os.getpid()} must open its own"
+            )
+        return StoreClosed(f"the log on {self.store.name} is closed; open it again before using it")
+
+    # --- handing in ----------------------------------------------------------------------------
+
+    async def commit(self, *commands: Command, until: float = 0.0, insist: bool = False) -> list[Outcome]:
+        """Apply the commands as one chain and return their outcomes, durable.
+
+        Being cancelled while waiting leaves the commit to go on.
+        """
+        waiter: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._push(Entry(commands, waiter=waiter, until=until, insist=insist))
+        return await waiter
+
+    def commit_sync(self, *commands: Command, until: float = 0.0, insist: bool = False) -> list[Outcome]:
+        """As ``commit``, blocking the calling thread."""
+        done: concurrent.futures.Future[list[Outcome]] = concurrent.futures.Future()
+        self._push(Entry(commands, resolve=_into(done), until=until, insist=insist))
+        return done.result()
+
+    def post(
+        self,
+        *commands: Command,
+        until: float,
+        resolve: Callable[[list[Outcome] | None, BaseException | None], None],
+    ) -> None:
+        """Hand in an outcome without waiting; its commit begins within a millisecond.
+
+        ``resolve`` is called on the engine's thread with the outcomes or the error.
+        """
+        self._push(Entry(commands, resolve=resolve, until=until, insist=True, linger=True))
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Run a coroutine on the engine's loop, such as one of the store's reads."""
+        loop = self._loop
+        if loop is None or self._closing or os.getpid() != self._pid:
+            coroutine.close()
+            raise self.closed_error()
+        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+
+    async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """As ``call``, awaited from any loop."""
+        return await asyncio.wrap_future(self.call(coroutine))
+
+    def _push(self, entry: Entry) -> None:
+        loop = self._loop
+        if self._closing or loop is None or os.getpid() != self._pid:
+            raise self.closed_error()
+        self._queue.append(entry)
+        if not self._signalled:
+            self._signalled = True
+            try:
+                loop.call_soon_threadsafe(self._signal)
+            except RuntimeError as error:
+                raise self.closed_error() from error
+
+    def _signal(self) -> None:
+        if self._wake is not None:
+            self._wake.set()
+
+    # --- committing ----------------------------------------------------------------------------
+
+    async def _commit_batches(self) -> None:
+        assert self._wake is not None  # noqa: S101 - set before the loop begins
+        backoff = 0.0
+        while not (self._closing and not self._queue):
+            if not self._queue:
+                await self._wake.wait()
+            self._wake.clear()
+            self._signalled = False
+            await self._linger()
+            batch = self._take()
+            if batch and await self._apply(batch):
+                backoff = 0.0
+            elif batch:
+                backoff = min(max(_BACKOFF[0], backoff * 2), _BACKOFF[1])
+                await asyncio.sleep(backoff)
+
+    async def _linger(self) -> None:
+        """Wait a moment while all that is there are completed records: the next record may share the commit."""
+        assert self._wake is not None and self._loop is not None  # noqa: S101, PT018
+        while self._queue and not self._closing and all(entry.linger for entry in self._queue):
+            left = self._queue[0].since + LINGER - time.monotonic()
+            if left <= 0:
+                return
+            timer = self._loop.call_later(left, self._wake.set)
+            await self._wake.wait()
+            timer.cancel()
+            self._wake.clear()
+            self._signalled = False
+
+    def _take(self) -> list[Entry]:
+        batch: list[Entry] = []
+        size = 0
+        while self._queue and (not batch or size + len(self._queue[0].commands) <= BATCH_LIMIT):
+            entry = self._queue.popleft()
+            size += len(entry.commands)
+            batch.append(entry)
+        return batch
+
+    async def _apply(self, batch: list[Entry]) -> bool:
+        """Commit a batch; False if part of it has to be tried again after a pause."""
+        commands = [command for entry in batch for command in entry.commands]
+        try:
+            outcomes = await self.store.apply(commands)
+        except StoreError as error:
+            return await self._after_failure(batch, error)
+        except Exception as error:  # A defect must not take the other callers' thread along.
+            logger.exception("effectlog: a batch could not be applied")
+            self._deliver(batch, None, error)
+            return True
+        self.commits += 1
+        self._deliver(batch, outcomes, None)
+        self._notify()
+        return True
+
+    async def _after_failure(self, batch: list[Entry], error: StoreError) -> bool:
+        if len(batch) > 1 and not error.transient:
+            # One entry may be to blame: the others must not fail with it.
+            results = [await self._apply([entry]) for entry in batch]
+            return all(results)
+        now = time.monotonic()
+        again = [entry for entry in batch if now < entry.until and (error.transient or entry.insist)]
+        self._deliver([entry for entry in batch if entry not in again], None, error)
+        self._queue.extendleft(reversed(again))
+        return not again
+
+    def _deliver(
+        self, batch: Sequence[Entry], outcomes: list[Outcome] | None, error: BaseException | None
+    ) -> None:
+        """Hand outcomes back, with one wake-up for each loop that waits."""
+        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Entry, list[Outcome] | None]]] = {}
+        at = 0
+        for entry in batch:
+            part = None if outcomes is None else outcomes[at : at + len(entry.commands)]
+            at += len(entry.commands)
+            if entry.waiter is not None:
+                by_loop.setdefault(entry.waiter.get_loop(), []).append((entry, part))
+            elif entry.resolve is not None:
+                entry.resolve(part, error)
+        for loop, parts in by_loop.items():
+            # A loop that was closed while its callers waited has nobody left to tell.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(_settle, parts, error)
+
+    # --- changes -------------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` on the engine's thread whenever something may have changed, here or elsewhere."""
+        self._listeners.append(listener)
+        loop = self._loop
+        if loop is not None:
+            loop.call_soon_threadsafe(self._begin_watching)
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        with contextlib.suppress(ValueError):
+            self._listeners.remove(listener)
+
+    def _begin_watching(self) -> None:
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.get_running_loop().create_task(self._watch_changes())
+
+    async def _watch_changes(self) -> None:
+        while self._listeners and not self._closing:
+            await self.store.changed()
+            self._notify()
+
+    def _notify(self) -> None:
+        for listener in list(self._listeners):
+            listener()
+
+
+def _into(
+    done: concurrent.futures.Future[list[Outcome]],
+) -> Callable[[list[Outcome] | None, BaseException | None], None]:
+    def resolve(outcomes: list[Outcome] | None, error: BaseException | None) -> None:
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(outcomes or [])
+
+    return resolve
+
+
+def _settle(parts: list[tuple[Entry, list[Outcome] | None]], error: BaseException | None) -> None:
+    for entry, outcomes in parts:
+        waiter = entry.waiter
+        if waiter is None or waiter.done():
+            continue
+        if error is not None:
+            waiter.set_exception(error)
+        else:
+            waiter.set_result(outcomes or [])

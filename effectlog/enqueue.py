@@ -1,0 +1,266 @@
+"""Making runs: bound and encoded calls, idempotency keys, events and their subscribers, children of attempts."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+from effectlog import commands as c
+from effectlog.arguments import argument_fingerprints, bound, differing_parameters, encoded
+from effectlog.attempt import Ending
+from effectlog.context import here_attempt
+from effectlog.errors import ConfigurationError, EncodingError, IdempotencyConflict, NoSubscriber
+from effectlog.keys import KeyTemplate, fingerprints, new_run_id
+from effectlog.rows import NewRun
+from effectlog.run import Run
+from effectlog.tasks import options_of, registered, spec_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from effectlog.administration import Administration
+    from effectlog.attempt import Attempt
+    from effectlog.engine import Engine
+    from effectlog.spec import TaskSpec
+    from effectlog.tasks import CallOptions
+
+CHUNK = 250
+"""Runs in one transaction of ``enqueue_many``."""
+MAX_DEPTH = 100
+"""How long a chain of runs that make runs may grow."""
+
+
+class Enqueuer:
+    """Stores calls of tasks."""
+
+    def __init__(self, engine: Engine, admin: Administration, max_value_bytes: int) -> None:
+        self._engine = engine
+        self.admin = admin
+        self.codec = admin.codec
+        self._max_value_bytes = max_value_bytes
+
+    # --- calls ---------------------------------------------------------------------------------
+
+    def command(self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> c.CreateRuns:
+        """The command that stores one call; refuses early what can't work."""
+        spec, options = spec_of(task), options_of(task)
+        attempt = here_attempt()
+        if attempt is not None:
+            _check_child(attempt, options.idempotency_key, f"enqueue({spec.name})")
+        arguments = bound(spec, args, dict(kwargs))
+        prints = {} if options.idempotency_key is None else argument_fingerprints(spec, arguments)
+        return c.CreateRuns(
+            (self._new_run(spec, arguments, options, attempt),),
+            scope=f"task:{spec.name}",
+            idempotency_key=options.idempotency_key,
+            fingerprints=json.dumps(prints),
+            fence=attempt.fence if attempt else None,
+        )
+
+    def _new_run(
+        self, spec: TaskSpec, arguments: dict[str, Any], options: CallOptions, attempt: Attempt | None
+    ) -> NewRun:
+        data = encoded(spec, arguments, self.codec)
+        if len(data) > self._max_value_bytes:
+            raise EncodingError(
+                f"the arguments of task {spec.name} take {len(data)} bytes and {self._max_value_bytes} are allowed; "
+                f"store them elsewhere and pass their address, or raise EffectLog(max_value_bytes=)",
+                path="args",
+                type_name="",
+            )
+        run = NewRun(
+            id=new_run_id(),
+            task=spec.name,
+            args=data,
+            delay=options.delay,
+            due_at=None if options.at is None else options.at.timestamp(),
+            correlation_id=options.correlation_id,
+            concurrency_key=_concurrency_key(spec, arguments),
+        )
+        _inherit(run, attempt)
+        return run
+
+    async def enqueue(self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run[Any]:
+        command = self.command(task, args, kwargs)
+        (outcome,) = await self._engine.commit(command)
+        return self.handle(spec_of(task), command, outcome)
+
+    def handle(self, spec: TaskSpec, command: c.CreateRuns, outcome: c.Outcome) -> Run[Any]:
+        """What became of one call. Raises IdempotencyConflict, or the control signal of a lost attempt."""
+        created = _created(outcome)
+        if not created.created:
+            stored, given = json.loads(created.fingerprints), json.loads(command.fingerprints)
+            names = differing_parameters(spec, stored, given)
+            if names:
+                raise _conflict(command, created, names)
+        return Run(self.admin, created.run_ids[0], created=created.created, returns=spec.returns)
+
+    async def enqueue_many(
+        self, task: Any, calls: Iterable[tuple[Any, ...]], idempotency_keys: Sequence[str] | None
+    ) -> list[Run[Any]]:
+        keyed: Iterable[tuple[tuple[Any, ...], str | None]]
+        if idempotency_keys is None:
+            keyed = ((args, None) for args in calls)
+        else:
+            keyed = zip(calls, idempotency_keys, strict=True)
+        runs: list[Run[Any]] = []
+        iterator = iter(keyed)
+        while chunk := list(itertools.islice(iterator, CHUNK)):
+            commands = [
+                self.command(task if key is None else task.with_options(idempotency_key=key), args, {})
+                for args, key in chunk
+            ]
+            outcomes = await self._engine.commit(*commands)
+            spec = spec_of(task)
+            runs += [
+                self.handle(spec, command, outcome)
+                for command, outcome in zip(commands, outcomes, strict=True)
+            ]
+        return runs
+
+    # --- events --------------------------------------------------------------------------------
+
+    async def emit(
+        self, event: str, payload: Any, *, idempotency_key: str | None, correlation_id: str | None
+    ) -> list[Run[Any]]:
+        if not event or "\x00" in event:
+            raise ConfigurationError(f"emit: an event is a non-empty text, not {event!r}")
+        attempt = here_attempt()
+        if attempt is not None:
+            _check_child(attempt, idempotency_key, f"emit({event!r})")
+        subscriptions = await self._engine.read(self._engine.store.subscriptions(event))
+        if not subscriptions:
+            raise NoSubscriber(
+                f"no task is subscribed to {event!r}, so nothing was recorded: declare one with "
+                f"@durable_task(on={event!r}) and open a log or worker in a process that imports it",
+                event=event,
+            )
+        runs = tuple(self._event_run(s, payload, correlation_id, attempt) for s in subscriptions)
+        prints = {} if idempotency_key is None else {"payload": _fingerprint(event, payload)}
+        command = c.CreateRuns(
+            runs,
+            scope=f"event:{event}",
+            idempotency_key=idempotency_key,
+            fingerprints=json.dumps(prints),
+            fence=attempt.fence if attempt else None,
+        )
+        (outcome,) = await self._engine.commit(command)
+        created = _created(outcome)
+        if not created.created and json.loads(created.fingerprints) != prints:
+            raise _conflict(command, created, ["payload"])
+        # Subscribers may have come or gone since the key's first emit: its runs stay what they were.
+        return [Run(self.admin, run_id, created=created.created) for run_id in created.run_ids]
+
+    def _event_run(
+        self, subscription: c.Subscription, payload: Any, correlation_id: str | None, attempt: Attempt | None
+    ) -> NewRun:
+        arguments = {subscription.parameter: payload}
+        run = NewRun(
+            id=new_run_id(),
+            task=subscription.task,
+            args=self.codec.encode(arguments),
+            event=subscription.event,
+            correlation_id=correlation_id,
+            concurrency_key=_subscriber_key(subscription, arguments),
+        )
+        if len(run.args) > self._max_value_bytes:
+            raise EncodingError(
+                f"the payload of {subscription.event!r} takes {len(run.args)} bytes and {self._max_value_bytes} are "
+                f"allowed; store it elsewhere and emit its address",
+                path="payload",
+                type_name=type(payload).__qualname__,
+            )
+        _inherit(run, attempt)
+        return run
+
+    def subscriptions(self, tasks: Iterable[TaskSpec]) -> tuple[c.Subscription, ...]:
+        """What these tasks subscribe to, as stored for processes that don't know them."""
+        specs = {spec.name: spec for spec in tasks}
+        return tuple(
+            c.Subscription(event, spec.name, _payload_parameter(spec), spec.concurrency_template)
+            for spec in specs.values()
+            for event in spec.events
+        )
+
+
+def _check_child(attempt: Attempt, key: str | None, what: str) -> None:
+    attempt.check_open()
+    if key is None:
+        raise ConfigurationError(
+            f"{what} inside run {attempt.run_id} needs an idempotency key: without one, each re-execution would make "
+            f"another run. Use task.with_options(idempotency_key=…) or emit(…, idempotency_key=…)"
+        )
+    if attempt.run.depth + 1 > MAX_DEPTH:
+        raise ConfigurationError(
+            f"{what}: run {attempt.run_id} stands at the end of a chain of {MAX_DEPTH} runs, each made by the one "
+            f"before; a chain that never ends is stopped here"
+        )
+
+
+def _inherit(run: NewRun, attempt: Attempt | None) -> None:
+    if attempt is None:
+        return
+    run.parent_id = attempt.run_id
+    run.depth = attempt.run.depth + 1
+    run.correlation_id = run.correlation_id or attempt.run.correlation_id
+
+
+def _concurrency_key(spec: TaskSpec, arguments: dict[str, Any]) -> str | None:
+    if spec.concurrency_key is None:
+        return None
+    call = _defaults(spec) | arguments
+    return spec.concurrency_key.render(call, (), call)
+
+
+def _defaults(spec: TaskSpec) -> dict[str, Any]:
+    return {
+        name: parameter.default
+        for name, parameter in spec.signature.parameters.items()
+        if parameter.default is not parameter.empty
+    }
+
+
+def _subscriber_key(subscription: c.Subscription, arguments: dict[str, Any]) -> str | None:
+    known = registered().get(subscription.task)
+    if known is not None:
+        return _concurrency_key(known, arguments)
+    if subscription.concurrency_key is None:
+        return None
+    template = KeyTemplate(subscription.concurrency_key, _subscriber_key, arguments)
+    return template.render(arguments, (), arguments)
+
+
+def _payload_parameter(spec: TaskSpec) -> str:
+    required = [p.name for p in spec.signature.parameters.values() if p.default is p.empty]
+    names = list(spec.signature.parameters)
+    if not names or len(required) > 1:
+        raise ConfigurationError(
+            f"task {spec.name} is subscribed to an event, so it takes the payload as its one required parameter; its "
+            f"signature is {spec.signature}"
+        )
+    return required[0] if required else names[0]
+
+
+def _fingerprint(event: str, payload: Any) -> str:
+    return fingerprints({"payload": payload}, frozenset(), owner=f"emit({event!r})")["payload"]
+
+
+def _created(outcome: c.Outcome) -> c.Created:
+    if isinstance(outcome, c.Created):
+        return outcome
+    attempt = here_attempt()
+    assert attempt is not None  # noqa: S101 - only a fenced command can be refused
+    attempt.end(Ending.LOST)
+    raise attempt.signal()
+
+
+def _conflict(command: c.CreateRuns, created: c.Created, names: list[str]) -> IdempotencyConflict:
+    return IdempotencyConflict(
+        f"idempotency key {command.idempotency_key!r} of {command.scope} belongs to run {created.run_ids[0]} with "
+        f"another {', '.join(names)}; use a new key for a new operation, or the first call's arguments",
+        scope=command.scope,
+        idempotency_key=command.idempotency_key,
+        parameters=names,
+        run_id=created.run_ids[0],
+    )

@@ -1,0 +1,94 @@
+"""Exceptions to stored text and back: what is kept of an error, and how a final one is raised again."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from effectlog.errors import EffectFailed
+from effectlog.model import ErrorInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MESSAGE_LIMIT = 4_096
+"""Characters kept of an error's message."""
+TRACEBACK_LIMIT = 16_384
+"""Characters kept of a traceback, its end first in importance."""
+
+
+def describe(error: BaseException) -> ErrorInfo:
+    """An exception as text; never raises, whatever the exception's own methods do."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    try:
+        message = str(error)
+    except Exception:
+        message = f"<{kind.__qualname__} whose text can't be made>"
+    try:
+        lines = "".join(traceback.format_exception(error))
+    except Exception:
+        lines = ""
+    return ErrorInfo(storable(name), storable(message[:MESSAGE_LIMIT]), storable(lines[-TRACEBACK_LIMIT:]))
+
+
+def storable(text: str) -> str:
+    """Text that every store can keep: no NUL, no lone surrogate."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\x00", "\\x00")
+
+
+def declared_failure(
+    error: ErrorInfo, declared: tuple[type[BaseException], ...], run_id: str, effect_key: str
+) -> EffectFailed:
+    """The exception of an effect that failed for good: an ``EffectFailed`` that is also of the declared type.
+
+    Built without calling the declared type's ``__init__``, whose arguments nobody has stored.
+    """
+    kind = _failure_type(_declared_type(error.type, declared))
+    failure: EffectFailed = kind.__new__(kind, error.message)
+    failure.__dict__.update(
+        run_id=run_id,
+        effect_key=effect_key,
+        type_name=error.type,
+        message=error.message,
+        traceback=error.traceback,
+    )
+    return failure
+
+
+def _declared_type(name: str, declared: tuple[type[BaseException], ...]) -> type[BaseException]:
+    for base in declared:
+        for kind in (base, *_subclasses(base)):
+            if name in (kind.__qualname__, f"{kind.__module__}.{kind.__qualname__}"):
+                return kind
+    return declared[0] if declared else Exception
+
+
+def _subclasses(base: type[BaseException]) -> Iterator[type[BaseException]]:
+    for kind in type.__subclasses__(base):
+        yield kind
+        yield from _subclasses(kind)
+
+
+def _failure_type(declared: type[BaseException]) -> type[EffectFailed]:
+    if issubclass(EffectFailed, declared):
+        return EffectFailed
+    members = {"__str__": _message, "__reduce__": _reduce, "__module__": declared.__module__}
+    try:
+        return type(declared.__name__, (EffectFailed, declared), members)
+    except TypeError:  # Their memory layouts can't be joined.
+        return EffectFailed
+
+
+def _message(self: Any) -> str:
+    return str(self.message)
+
+
+def _reduce(self: Any) -> tuple[Any, ...]:
+    # The joined type exists in this process only, so a copy elsewhere is the plain base.
+    fields = {k: v for k, v in self.__dict__.items() if isinstance(v, str)}
+    return _restore, (self.message, fields)
+
+
+def _restore(message: str, fields: dict[str, Any]) -> EffectFailed:
+    return EffectFailed(message, **fields)

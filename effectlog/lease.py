@@ -1,0 +1,144 @@
+"""Keeping what is owned: one owner object, its heartbeat, and its own earlier end of trust.
+
+Runs on the engine's loop, so that nothing user code does to its loop can starve it. The invariant: a
+lease ends for its holder before it ends for others. Trust ends at the time just before the
+renewal was sent, plus the lease, less a margin (as in river's leadership leases). A renewal that
+fails is no loss; only the store's "not yours" or the local deadline is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from effectlog import commands as c
+from effectlog.attempt import Ending
+from effectlog.errors import EffectLogError
+
+if TYPE_CHECKING:
+    from effectlog.attempt import Attempt
+    from effectlog.engine import Engine
+
+logger = logging.getLogger("effectlog")
+
+
+def trusted_until(sent: float, lease: float) -> float:
+    """The monotonic time at which the holder stops trusting a lease that was asked for at ``sent``."""
+    return sent + lease - min(0.1 * lease, 1.0)
+
+
+_owners: WeakSet[Owner] = WeakSet()
+
+
+def tell(run_id: str, ending: Ending) -> None:
+    """Let an attempt at this run in this process know at once, without waiting for its heartbeat."""
+    for owner in list(_owners):
+        attempt = owner.attempt_of(run_id)
+        if attempt is not None:
+            attempt.end(ending)
+
+
+class Owner:
+    """One owner of runs: a worker, or a log that executes ``run``. Its identity is random, never a process id."""
+
+    def __init__(self, engine: Engine, *, name: str, lease: float, heartbeat: float) -> None:
+        self.id = uuid.uuid4().hex
+        self.name = name
+        self.lease = lease
+        self._engine = engine
+        self._heartbeat = heartbeat
+        self._attempts: dict[str, Attempt] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._beat_now: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        _owners.add(self)
+
+    async def start(self) -> None:
+        """Begin to be alive; on return others can see it."""
+        await self._engine.read(self._start())
+
+    async def _start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._beat_now = asyncio.Event()
+        await self._engine.store.liveness.hold(self.id)
+        self._task = self._loop.create_task(self._keep())
+
+    async def stop(self, *, stay_alive: bool = False) -> None:
+        """End the heartbeat; with ``stay_alive`` the sign of life stays until the process is gone."""
+        with contextlib.suppress(EffectLogError):
+            await self._engine.read(self._stop(stay_alive=stay_alive))
+
+    async def _stop(self, *, stay_alive: bool) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if not stay_alive:
+            await self._engine.store.liveness.drop(self.id)
+
+    def add(self, attempt: Attempt) -> None:
+        """Keep this attempt's lease from now on."""
+        attempt.want_renewal = self.beat
+        self._attempts[attempt.run_id] = attempt
+
+    def remove(self, attempt: Attempt) -> None:
+        """Let this attempt's lease be; it has ended."""
+        if self._attempts.get(attempt.run_id) is attempt:
+            del self._attempts[attempt.run_id]
+
+    def attempt_of(self, run_id: str) -> Attempt | None:
+        """The owner's attempt at the run, while it is under way."""
+        return self._attempts.get(run_id)
+
+    def beat(self) -> None:
+        """Renew now rather than at the next heartbeat; callable from any thread."""
+        if self._loop is not None and self._beat_now is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._beat_now.set)
+
+    async def _keep(self) -> None:
+        assert self._beat_now is not None  # noqa: S101 - set before this task exists
+        renewing: asyncio.Task[None] | None = None
+        last = time.monotonic()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._heartbeat / 4):
+                    await self._beat_now.wait()
+            now = time.monotonic()
+            due = self._beat_now.is_set() or now - last >= self._heartbeat
+            self._beat_now.clear()
+            # A renewal that the store answers late must not keep the deadlines from being watched.
+            if due and self._attempts and (renewing is None or renewing.done()):
+                last = now
+                renewing = asyncio.create_task(self._renew())
+            for attempt in list(self._attempts.values()):
+                if attempt.lease_until <= now:
+                    attempt.end(Ending.LOST)
+
+    async def _renew(self) -> None:
+        attempts = dict(self._attempts)
+        sent = time.monotonic()
+        command = c.Renew(self.id, self.lease, tuple(attempt.fence for attempt in attempts.values()))
+        try:
+            (outcome,) = await self._engine.commit(command, until=sent + self._heartbeat)
+        except EffectLogError as error:
+            logger.warning("effectlog: a heartbeat of %s failed and is tried again: %s", self.name, error)
+            return
+        if not isinstance(outcome, c.Renewed):
+            return
+        for run_id, attempt in attempts.items():
+            if run_id in outcome.lost:
+                self._tell_lost(attempt)
+                continue
+            attempt.lease_until = trusted_until(sent, self.lease)
+            if run_id in outcome.cancelling:
+                attempt.end(Ending.CANCELLED)
+
+    def _tell_lost(self, attempt: Attempt) -> None:
+        # An attempt that ended while the renewal was on its way is no loss.
+        if self._attempts.get(attempt.run_id) is attempt and attempt.ending is not Ending.OVER:
+            attempt.end(Ending.LOST)

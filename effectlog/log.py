@@ -1,0 +1,324 @@
+"""``EffectLog``: wires store, engine, enqueueing, execution and administration together. No rules here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from effectlog import commands as c
+from effectlog.administration import Administration
+from effectlog.codec import Codec, JsonCodec
+from effectlog.engine import Engine
+from effectlog.enqueue import Enqueuer
+from effectlog.errors import ConfigurationError
+from effectlog.inline import run_here
+from effectlog.lease import Owner
+from effectlog.model import RunState
+from effectlog.run import Run
+from effectlog.store.protocol import RunFilter
+from effectlog.stores import resolve_store
+from effectlog.tasks import registered, spec_of
+from effectlog.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from effectlog.model import Applied, NotApplied, RunRecord
+    from effectlog.spec import TaskSpec
+    from effectlog.store.protocol import Store
+    from effectlog.sync import SyncLog
+    from effectlog.tasks import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAX_VALUE_BYTES = 1024 * 1024
+"""A value may take so many bytes encoded, unless ``EffectLog(max_value_bytes=)`` says otherwise."""
+
+
+class EffectLog:
+    """A log of durable runs and their effects, in one store.
+
+    Args:
+        store: a path (``"orders.db"``), a URL (``sqlite:///orders.db``, ``postgresql://…``) or a store object.
+        lease: seconds for which a run is owned without a sign of life from its owner.
+        heartbeat: seconds between two renewals, by default a third of the lease.
+        codec: turns arguments and results into bytes, by default tagged JSON.
+        check_store: prove at open that the store enforces ownership; off only for experiments.
+        max_value_bytes: how much one argument set or result may take, encoded.
+
+    Raises:
+        ConfigurationError: a heartbeat above half of the lease, an unknown kind of store.
+
+    """
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | Store,
+        *,
+        lease: float = 30.0,
+        heartbeat: float | None = None,
+        codec: Codec | None = None,
+        check_store: bool = True,
+        max_value_bytes: int = MAX_VALUE_BYTES,
+    ) -> None:
+        self._lease = lease
+        self._heartbeat = _checked_heartbeat(lease, heartbeat)
+        self._codec = codec or JsonCodec()
+        self._check_store = check_store
+        self._max_value_bytes = max_value_bytes
+        self._engine = Engine(resolve_store(store))
+        self._admin = Administration(self._engine, self._codec)
+        self._enqueuer = Enqueuer(self._engine, self._admin, max_value_bytes)
+        self._owner: Owner | None = None
+        self._sync: SyncLog | None = None
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> EffectLog:
+        """Open the store. Raises StoreRefused where it can't be trusted, StoreError where it can't be reached."""
+        await asyncio.wrap_future(self._engine.start())
+        try:
+            await self._prepare()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __enter__(self) -> EffectLog:
+        """As ``async with``, for code without an event loop; use ``log.sync`` then."""
+        return self.sync.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.sync.close()
+
+    async def close(self) -> None:
+        """Commit what was acknowledged and close the store; everything after it raises StoreClosed."""
+        if self._owner is not None:
+            await self._owner.stop()
+            self._owner = None
+        await asyncio.to_thread(self._engine.close)
+
+    async def _prepare(self) -> None:
+        if self._check_store:
+            from effectlog.store.probe import prove  # noqa: PLC0415 - once a log
+
+            await self._engine.read(prove(self._engine.store))
+        await self._subscribe(registered().values())
+
+    async def _subscribe(self, tasks: Iterable[TaskSpec]) -> None:
+        subscriptions = self._enqueuer.subscriptions(tasks)
+        if subscriptions:
+            await self._engine.commit(c.Subscribe(subscriptions))
+
+    @property
+    def sync(self) -> SyncLog:
+        """The same operations for code without an event loop."""
+        if self._sync is None:
+            from effectlog.sync import SyncLog  # noqa: PLC0415 - builds on this module
+
+            self._sync = SyncLog(self)
+        return self._sync
+
+    # --- making runs ---------------------------------------------------------------------------
+
+    async def enqueue(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+        """Store one call of a task; on return it is durable and any worker may execute it.
+
+        With an idempotency key (``task.with_options(idempotency_key=…)``) the key's first run is returned.
+        Inside an attempt a key is required, and an attempt that lost its run creates nothing.
+
+        Raises:
+            TypeError: for arguments that don't fit the task.
+            EncodingError: for an argument that can't be stored.
+            IdempotencyConflict: the key has a run with other arguments.
+            StoreError: nothing was stored.
+
+        """
+        return await self._enqueuer.enqueue(task, args, kwargs)
+
+    async def enqueue_many(
+        self,
+        task: Task[..., R, Any],
+        calls: Iterable[tuple[Any, ...]],
+        idempotency_keys: Sequence[str] | None = None,
+    ) -> list[Run[R]]:
+        """Store many calls, one tuple of positional arguments each, in transactions of a few hundred.
+
+        Raises as ``enqueue``; the calls before the refused chunk are stored.
+        """
+        return await self._enqueuer.enqueue_many(task, calls, idempotency_keys)
+
+    async def emit(
+        self,
+        event: str,
+        payload: Any,
+        *,
+        idempotency_key: str | None = None,
+        correlation_id: str | None = None,
+    ) -> list[Run[Any]]:
+        """Make one run for each task subscribed to the event, all in one transaction.
+
+        A repeated key returns the same runs. Raises NoSubscriber, and records nothing, if no task is
+        subscribed; else as ``enqueue``.
+        """
+        return await self._enqueuer.emit(
+            event, payload, idempotency_key=idempotency_key, correlation_id=correlation_id
+        )
+
+    async def run(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Create a run and execute it here, retries included, until it has ended or is held.
+
+        With the idempotency key of an existing run: its result is returned, or it is resumed if its
+        owner is gone, or its live owner is waited for. A cancellation of the caller releases the run.
+        Raises as ``enqueue`` and ``Run.result``.
+        """
+        owner = await self._own()
+        run = await run_here(self._engine, self._enqueuer, owner, task, args, kwargs, self._max_value_bytes)
+        result: R = await run.result()
+        return result
+
+    async def _own(self) -> Owner:
+        if self._owner is None:
+            name = f"{socket.gethostname()}:{os.getpid()}:run"
+            owner = Owner(self._engine, name=name, lease=self._lease, heartbeat=self._heartbeat)
+            self._owner = owner
+            await owner.start()
+        return self._owner
+
+    def worker(
+        self,
+        *,
+        tasks: Sequence[Task[..., Any, Any]] | None = None,
+        concurrency: int = 100,
+        name: str | None = None,
+    ) -> Worker:
+        """A worker that executes runs of ``tasks`` (by default of all declared ones), so many at a time.
+
+        Use it with ``async with`` (leaving drains, leaving by an exception releases) or ``serve()``.
+        """
+        if concurrency < 1:
+            raise ConfigurationError(f"worker(concurrency={concurrency}): give at least 1")
+        chosen = None if tasks is None else [spec_of(task) for task in tasks]
+        return Worker(
+            self._engine,
+            self._codec,
+            lambda: _by_name(chosen),
+            concurrency=concurrency,
+            name=name,
+            lease=self._lease,
+            heartbeat=self._heartbeat,
+            max_value_bytes=self._max_value_bytes,
+            prepare=lambda: self._subscribe(_by_name(chosen).values()),
+        )
+
+    # --- stored runs ---------------------------------------------------------------------------
+
+    async def get_run(self, run_id: str) -> Run[Any]:
+        """A handle on a stored run. Raises RunNotFound."""
+        stored = await self._admin.stored(run_id)
+        task = registered().get(stored.row.task)
+        return Run(self._admin, run_id, returns=task.returns if task else None)
+
+    async def list_runs(
+        self,
+        *,
+        state: RunState | str | None = None,
+        task: Any = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[RunRecord]:
+        """Runs as records, newest first; ``before`` is the id of the run to go on from."""
+        return await self._admin.find(_filter(state, task, limit, before))
+
+    async def cancel_runs(
+        self, *, state: RunState | str | None = None, task: Any = None, force: bool = False
+    ) -> list[str]:
+        """Cancel every run that the filter finds, as ``Run.cancel``; the ids of those that had not ended."""
+        done: list[str] = []
+
+        async def cancel(run_id: str) -> None:
+            if (await self._admin.cancel(run_id, force=force)).changed:
+                done.append(run_id)
+
+        await self._admin.each(_filter(state, task, 0, None), cancel)
+        return done
+
+    async def retry_runs(
+        self, *, state: RunState | str | None = RunState.FAILED, task: Any = None, force: bool = False
+    ) -> list[str]:
+        """Retry every run that the filter finds, as ``Run.retry``; the ids of those retried."""
+        done, _ = await self._admin.each(
+            _filter(state, task, 0, None), lambda run_id: self._admin.retry(run_id, force=force)
+        )
+        return done
+
+    async def purge(self, older_than: timedelta | float, state: RunState | str | None = None) -> int:
+        """Remove runs that ended at least ``older_than`` ago (a timedelta, or seconds), each whole.
+
+        Runs with an effect in doubt stay, and so do all that have not ended. Returns how many went.
+        """
+        age = older_than if isinstance(older_than, timedelta) else timedelta(seconds=older_than)
+        ended = tuple(candidate for candidate in RunState if candidate.ended)
+        states = ended if state is None else (_state(state),)
+        if not all(candidate.ended for candidate in states if candidate):
+            raise ConfigurationError(f"purge(state={state!r}): only ended runs are purged, which it is not")
+        return await self._admin.purge(age, tuple(candidate for candidate in states if candidate))
+
+    async def resolve(
+        self,
+        run_id: str,
+        effect_key: str,
+        answer: Applied | NotApplied,
+        *,
+        by: str,
+        evidence: str | None = None,
+    ) -> None:
+        """Decide an effect in doubt; a held run goes on at once. Who and why are stored with it.
+
+        Raises NotInDoubt where there is nothing to decide, with who decided before; RunNotFound;
+        DecodingError if the value does not fit the effect's declared result.
+        """
+        await self._admin.resolve(run_id, effect_key, answer, by=by, evidence=evidence, returns={})
+
+
+def _by_name(chosen: list[TaskSpec] | None) -> Mapping[str, TaskSpec]:
+    if chosen is None:
+        return registered()
+    return {name: spec for spec in chosen for name in spec.names}
+
+
+def _checked_heartbeat(lease: float, heartbeat: float | None) -> float:
+    if not lease > 0:
+        raise ConfigurationError(f"EffectLog(lease={lease!r}): give seconds greater than 0")
+    beat = lease / 3 if heartbeat is None else heartbeat
+    if not 0 < beat <= lease / 2:
+        raise ConfigurationError(
+            f"EffectLog(lease={lease:g}, heartbeat={beat:g}): the heartbeat must be at most half of the lease "
+            f"({lease / 2:g} s), so that one lost renewal does not lose the run"
+        )
+    return beat
+
+
+def _state(state: RunState | str | None) -> RunState | None:
+    try:
+        return None if state is None else RunState(state)
+    except ValueError:
+        known = ", ".join(candidate.value for candidate in RunState)
+        raise ConfigurationError(f"state {state!r} is not one of {known}") from None
+
+
+def _filter(state: RunState | str | None, task: Any, limit: int, before: str | None) -> RunFilter:
+    name = task if task is None or isinstance(task, str) else spec_of(task).name
+    return RunFilter(_state(state), name, limit, before)

@@ -1,0 +1,67 @@
+"""When a run, or an effect inside an attempt, is tried again, and after how many seconds.
+
+Leaf module, pure: counts in, seconds or a verdict out.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from effectlog.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how fast to try again.
+
+    Args:
+        max_attempts: the ``error`` or timeout that ends it; ``1`` means never again, so that an
+            interrupted run fails instead of being taken over.
+        max_crashes: the crash (lease lapsed, process died) that ends a run; crashes are counted apart.
+        delay: seconds before the first retry after an error. Crashes are retried at once.
+        backoff: each further delay is this many times the one before.
+        max_delay: no delay is longer than this many seconds, jitter apart.
+        jitter: each delay is lengthened by up to this share of itself, so that retries spread.
+        give_up_on: exception types (matched by ``isinstance``) after which trying again is pointless.
+
+    """
+
+    max_attempts: int = 3
+    max_crashes: int = 5
+    delay: float = 1.0
+    backoff: float = 2.0
+    max_delay: float = 300.0
+    jitter: float = 0.1
+    give_up_on: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_attempts", 1), ("max_crashes", 1)):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
+                raise ConfigurationError(
+                    f"Retry({name}={getattr(self, name)!r}): give a whole number from {least} on"
+                )
+        for name, at_least in (("delay", 0.0), ("backoff", 1.0), ("max_delay", 0.0), ("jitter", 0.0)):
+            if not getattr(self, name) >= at_least:
+                raise ConfigurationError(
+                    f"Retry({name}={getattr(self, name)!r}): give a number from {at_least:g} on"
+                )
+        single: object = self.give_up_on
+        if isinstance(single, type):
+            object.__setattr__(self, "give_up_on", (single,))
+
+    def delay_after(self, errors: int) -> float:
+        """Seconds to wait after the ``errors``-th error; at least the declared delay, never less."""
+        try:
+            base = min(self.delay * self.backoff ** (errors - 1), self.max_delay)
+        except OverflowError:
+            base = self.max_delay
+        return base * (1.0 + self.jitter * random.random())  # noqa: S311 - spreads load, guards nothing
+
+    def ends_after_error(self, errors: int) -> bool:
+        """Whether the ``errors``-th error is the last one allowed."""
+        return errors >= self.max_attempts
+
+    def ends_after_crash(self, crashes: int) -> bool:
+        """Whether the ``crashes``-th crash is the last one allowed."""
+        return self.max_attempts == 1 or crashes >= self.max_crashes

@@ -1,0 +1,248 @@
+"""The few things that an effect call waits for, each in two forms: blocking a thread, or awaited.
+
+``effectlog.call`` yields these from one generator; ``block`` and ``drive`` run that generator for sync and for
+async functions. So what an effect call does is written once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+import warnings
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from effectlog.context import Request, place
+from effectlog.errors import EffectConflict, EffectLogWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator
+
+    from effectlog.attempt import Attempt
+    from effectlog.commands import Command, Outcome
+
+
+class Step(Protocol):
+    """Something to wait for."""
+
+    def block(self) -> Any:
+        """Wait on this thread."""
+
+    async def wait(self) -> Any:
+        """Wait on this loop."""
+
+
+Steps: TypeAlias = "Generator[Step, Any, Any]"
+
+
+def block(steps: Steps) -> Any:
+    """Run the steps on the calling thread and return what they return."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                value = step.block()
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(value)
+    except StopIteration as end:
+        return end.value
+
+
+async def drive(steps: Steps) -> Any:
+    """Run the steps on the calling loop and return what they return."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                value = await step.wait()
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(value)
+    except StopIteration as end:
+        return end.value
+
+
+@dataclass(slots=True)
+class Commit:
+    """Wait until a command is durable or refused; gives its outcome."""
+
+    attempt: Attempt
+    command: Command
+
+    def block(self) -> Outcome:
+        return self.attempt.engine.commit_sync(self.command, until=self.attempt.lease_until)[0]
+
+    async def wait(self) -> Outcome:
+        return (await self.attempt.engine.commit(self.command, until=self.attempt.lease_until))[0]
+
+
+@dataclass(slots=True)
+class Sleep:
+    """Wait so many seconds, or until the attempt begins to end."""
+
+    attempt: Attempt
+    seconds: float
+
+    def block(self) -> None:
+        self.attempt.ending_signal.wait(self.seconds)
+
+    async def wait(self) -> None:
+        # Ending cancels the task that sleeps here, so a plain sleep is interruptible enough; a task that
+        # user code shielded wakes up at the latest when its own time is over.
+        deadline = time.monotonic() + self.seconds
+        while (left := deadline - time.monotonic()) > 0 and not self.attempt.ending_signal.is_set():  # noqa: ASYNC110 - a thread's event
+            await asyncio.sleep(min(left, 0.1))
+
+
+@dataclass(slots=True)
+class Join:
+    """Wait until another call of the same key in this attempt is over."""
+
+    other: InFlight
+    key: str
+
+    def block(self) -> None:
+        if self.other.loop is not None and self.other.loop is running_loop():
+            raise EffectConflict(
+                f"effect key {self.key!r} is being requested by an async effect on this very loop, and a sync "
+                f"call can't wait for it here; await the first call before making the second",
+                effect_key=self.key,
+            )
+        self.other.over.result()
+
+    async def wait(self) -> None:
+        await asyncio.wrap_future(self.other.over)
+
+
+class InFlight:
+    """One effect call under way, for others of the same key to wait on."""
+
+    __slots__ = ("loop", "over")
+
+    def __init__(self, *, is_async: bool) -> None:
+        self.over: Future[None] = Future()
+        self.loop = running_loop() if is_async else None
+
+
+@dataclass(slots=True)
+class Invoke:
+    """Call the effect's function as one request; gives what it returns."""
+
+    request: Request
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    timeout: float | None
+    name: str
+
+    def block(self) -> Any:
+        token = place.set(self.request)
+        began = time.monotonic()
+        try:
+            return self.function(*self.args, **self.kwargs)
+        finally:
+            place.reset(token)
+            took = time.monotonic() - began
+            if self.timeout is not None and took > self.timeout:
+                warnings.warn(
+                    f"sync effect {self.name} took {took:.3f} s with timeout={self.timeout:g}; sync code can't be "
+                    f"interrupted, so give its client a timeout of its own",
+                    EffectLogWarning,
+                    stacklevel=2,
+                )
+
+    async def wait(self) -> Any:
+        token = place.set(self.request)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self.timeout):
+                return await self.function(*self.args, **self.kwargs)
+        except TimeoutError as error:
+            took = time.monotonic() - began
+            if self.timeout is not None and took >= self.timeout and not error.args:
+                raise TimeoutError(
+                    f"effect {self.name} was cancelled after {took:.3f} s (timeout={self.timeout:g}); "
+                    f"whether it happened is unknown"
+                ) from error
+            raise
+        finally:
+            place.reset(token)
+
+
+@dataclass(slots=True)
+class Ask:
+    """Call a look-up function, sync or async, whatever the effect is; gives what it answers."""
+
+    request: Request
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def _call(self) -> Any:
+        token = place.set(self.request)
+        try:
+            return self.function(*self.args, **self.kwargs)
+        finally:
+            place.reset(token)
+
+    def block(self) -> Any:
+        answer = self._call()
+        if not inspect.isawaitable(answer):
+            return answer
+        # This thread may have a loop that is running: the look-up gets one of its own.
+        outcome: Future[Any] = Future()
+        thread = threading.Thread(target=_run_alone, args=(answer, self.request, outcome), daemon=True)
+        thread.start()
+        return outcome.result()
+
+    async def wait(self) -> Any:
+        if inspect.iscoroutinefunction(self.function):
+            token = place.set(self.request)
+            try:
+                return await self.function(*self.args, **self.kwargs)
+            finally:
+                place.reset(token)
+        answer = await asyncio.to_thread(self._call)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+@dataclass(slots=True)
+class AskDead:
+    """Ask whether these owners are known to be dead; gives those that are."""
+
+    attempt: Attempt
+    owners: frozenset[str]
+
+    def _ask(self) -> Coroutine[Any, Any, frozenset[str]]:
+        return self.attempt.engine.store.liveness.dead(self.owners)
+
+    def block(self) -> frozenset[str]:
+        return self.attempt.engine.call(self._ask()).result()
+
+    async def wait(self) -> frozenset[str]:
+        return await self.attempt.engine.read(self._ask())
+
+
+def _run_alone(awaitable: Any, request: Request, outcome: Future[Any]) -> None:
+    async def main() -> Any:
+        place.set(request)
+        return await awaitable
+
+    try:
+        outcome.set_result(asyncio.run(main()))
+    except BaseException as error:
+        outcome.set_exception(error)
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop running on this thread, if any."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

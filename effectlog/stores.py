@@ -1,0 +1,49 @@
+"""A path, a URL or a store object, as the store that a log uses."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from effectlog.errors import ConfigurationError
+
+
+def resolve_store(store: Any) -> Any:
+    """The store behind ``EffectLog``'s first argument.
+
+    Raises ConfigurationError for an unknown URL scheme, or a store whose extra is not installed.
+    """
+    if isinstance(store, os.PathLike):
+        return _sqlite(os.fspath(store))
+    if not isinstance(store, str):
+        return store
+    scheme = urlsplit(store).scheme if "://" in store else ""
+    if scheme in ("", "file"):
+        return _sqlite(store.removeprefix("file://"))
+    if scheme == "sqlite":
+        # As elsewhere: three slashes begin a relative path, four an absolute one.
+        return _sqlite(unquote(store.removeprefix("sqlite://").removeprefix("/")) or ":memory:")
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(store)
+    raise ConfigurationError(
+        f"store {scheme}://… is not known; give a path such as 'orders.db', sqlite:///orders.db or postgresql://…"
+    )
+
+
+def _sqlite(path: str) -> Any:
+    from effectlog.store.sqlite import SqliteStore  # noqa: PLC0415 - keeps 'import effectlog' light
+
+    if not path:
+        raise ConfigurationError("the store's path is empty; give a path such as 'orders.db'")
+    return SqliteStore(path)
+
+
+def _postgres(url: str) -> Any:
+    try:
+        from effectlog.store.postgres import PostgresStore  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ConfigurationError(
+            "PostgreSQL needs its extra; install it with: pip install 'effectlog[postgres]'"
+        ) from error
+    return PostgresStore(url)

@@ -1,0 +1,249 @@
+"""``log.sync``: the log's operations for code without an event loop.
+
+One portal loop on a thread of its own runs the async originals; user coroutines run there too, never
+on the engine's loop. Nothing is implemented twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from effectlog.errors import ConfigurationError, StoreClosed
+from effectlog.steps import running_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Sequence
+    from datetime import timedelta
+    from types import TracebackType
+
+    from effectlog.log import EffectLog
+    from effectlog.model import Applied, NotApplied, RunRecord, RunState
+    from effectlog.run import Run
+    from effectlog.tasks import Task
+    from effectlog.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Portal:
+    """A loop on a daemon thread that sync code hands coroutines to."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def call(self, coroutine: Coroutine[Any, Any, T], twin: str) -> T:
+        """Run the coroutine and return its result; ``twin`` is what a coroutine should use instead."""
+        if running_loop() is not None:
+            coroutine.close()
+            raise ConfigurationError(
+                f"log.sync was used from a coroutine, where it would block the event loop; use 'await {twin}' there"
+            )
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        try:
+            return future.result()
+        except BaseException:
+            # Ctrl-C while waiting: what runs on the portal is told, and gets to release what it holds.
+            if future.cancel():
+                _wait_until_over(future)
+            raise
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="effectlog-sync", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is None or thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _wait_until_over(future: Any) -> None:
+    done = threading.Event()
+    future.add_done_callback(lambda _: done.set())
+    done.wait(5.0)
+
+
+class SyncLog:
+    """``EffectLog`` for code without an event loop. Each method does what the method of that name does there."""
+
+    def __init__(self, log: EffectLog) -> None:
+        self._log = log
+        self._portal = Portal()
+
+    def open(self) -> EffectLog:
+        """Open the log, as ``with EffectLog(...)`` does."""
+        return self._portal.call(self._log.__aenter__(), "log.__aenter__()  # async with EffectLog(...)")
+
+    def close(self) -> None:
+        """Close the log and the loop behind this object."""
+        try:
+            self._portal.call(self._log.close(), "log.close()")
+        except StoreClosed:
+            pass
+        finally:
+            self._portal.close()
+
+    def enqueue(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
+        """As ``EffectLog.enqueue``."""
+        return self._run(self._call(self._log.enqueue(task, *args, **kwargs), "log.enqueue(...)"))
+
+    def enqueue_many(
+        self,
+        task: Task[..., R, Any],
+        calls: Iterable[tuple[Any, ...]],
+        idempotency_keys: Sequence[str] | None = None,
+    ) -> list[SyncRun[R]]:
+        """As ``EffectLog.enqueue_many``."""
+        runs = self._call(self._log.enqueue_many(task, calls, idempotency_keys), "log.enqueue_many(...)")
+        return [self._run(run) for run in runs]
+
+    def emit(
+        self,
+        event: str,
+        payload: Any,
+        *,
+        idempotency_key: str | None = None,
+        correlation_id: str | None = None,
+    ) -> list[SyncRun[Any]]:
+        """As ``EffectLog.emit``."""
+        emitted = self._log.emit(
+            event, payload, idempotency_key=idempotency_key, correlation_id=correlation_id
+        )
+        return [self._run(run) for run in self._call(emitted, "log.emit(...)")]
+
+    def run(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> R:
+        """As ``EffectLog.run``: a script that can be killed and started again, and goes on."""
+        return self._call(self._log.run(task, *args, **kwargs), "log.run(...)")
+
+    def worker(
+        self,
+        *,
+        tasks: Sequence[Task[..., Any, Any]] | None = None,
+        concurrency: int = 100,
+        name: str | None = None,
+    ) -> SyncWorker:
+        """As ``EffectLog.worker``, for ``with``; it executes on this object's loop."""
+        return SyncWorker(self._log.worker(tasks=tasks, concurrency=concurrency, name=name), self._portal)
+
+    def get_run(self, run_id: str) -> SyncRun[Any]:
+        """As ``EffectLog.get_run``."""
+        return self._run(self._call(self._log.get_run(run_id), "log.get_run(...)"))
+
+    def list_runs(self, **filters: Any) -> list[RunRecord]:
+        """As ``EffectLog.list_runs``."""
+        return self._call(self._log.list_runs(**filters), "log.list_runs(...)")
+
+    def cancel_runs(self, **filters: Any) -> list[str]:
+        """As ``EffectLog.cancel_runs``."""
+        return self._call(self._log.cancel_runs(**filters), "log.cancel_runs(...)")
+
+    def retry_runs(self, **filters: Any) -> list[str]:
+        """As ``EffectLog.retry_runs``."""
+        return self._call(self._log.retry_runs(**filters), "log.retry_runs(...)")
+
+    def purge(self, older_than: timedelta | float, state: RunState | str | None = None) -> int:
+        """As ``EffectLog.purge``."""
+        return self._call(self._log.purge(older_than, state), "log.purge(...)")
+
+    def resolve(
+        self,
+        run_id: str,
+        effect_key: str,
+        answer: Applied | NotApplied,
+        *,
+        by: str,
+        evidence: str | None = None,
+    ) -> None:
+        """As ``EffectLog.resolve``."""
+        resolving = self._log.resolve(run_id, effect_key, answer, by=by, evidence=evidence)
+        self._call(resolving, "log.resolve(...)")
+
+    def _call(self, coroutine: Coroutine[Any, Any, T], twin: str) -> T:
+        return self._portal.call(coroutine, twin)
+
+    def _run(self, run: Run[R]) -> SyncRun[R]:
+        return SyncRun(run, self._portal)
+
+
+class SyncRun(Generic[R_co]):
+    """``Run`` for code without an event loop."""
+
+    def __init__(self, run: Run[R_co], portal: Portal) -> None:
+        self._run = run
+        self._portal = portal
+
+    def __repr__(self) -> str:
+        return f"Sync{self._run!r}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SyncRun) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self._run)
+
+    @property
+    def id(self) -> str:
+        """As ``Run.id``."""
+        return self._run.id
+
+    @property
+    def created(self) -> bool:
+        """As ``Run.created``."""
+        return self._run.created
+
+    def result(self, timeout: float | None = None) -> R_co:
+        """As ``Run.result``."""
+        return self._portal.call(self._run.result(timeout), "run.result(...)")
+
+    def record(self) -> RunRecord:
+        """As ``Run.record``."""
+        return self._portal.call(self._run.record(), "run.record()")
+
+    def cancel(self, force: bool = False) -> RunState:
+        """As ``Run.cancel``."""
+        return self._portal.call(self._run.cancel(force), "run.cancel(...)")
+
+    def retry(self, force: bool = False) -> None:
+        """As ``Run.retry``."""
+        self._portal.call(self._run.retry(force), "run.retry(...)")
+
+
+class SyncWorker:
+    """``Worker`` for ``with``: leaving it drains, leaving it by an exception releases."""
+
+    def __init__(self, worker: Worker, portal: Portal) -> None:
+        self._worker = worker
+        self._portal = portal
+
+    def __enter__(self) -> SyncWorker:
+        self._portal.call(self._worker.__aenter__(), "worker.__aenter__()  # async with log.worker()")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._portal.call(self._worker.__aexit__(kind, error, trace), "worker.__aexit__(...)")
+
+    def drain(self, timeout: float | None = None) -> None:
+        """As ``Worker.drain``."""
+        self._portal.call(self._worker.drain(timeout), "worker.drain(...)")

@@ -1,0 +1,316 @@
+"""``@durable_task``: names a function so that calls of it can be stored and executed by any worker."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from effectlog.callables import (
+    is_async,
+    plain,
+    qualified_name,
+    refuse_generator,
+    refuse_uncallable,
+    source_of,
+)
+from effectlog.codec import return_annotation
+from effectlog.errors import ConfigurationError
+from effectlog.keys import KeyTemplate
+from effectlog.retry import Retry
+from effectlog.spec import Annotation, TaskSpec
+from effectlog.wrapping import BoundFunctionWrapper, FunctionWrapper
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Call_co = TypeVar("Call_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """What ``with_options`` adds to one call."""
+
+    idempotency_key: str | None = None
+    delay: float = 0.0
+    at: datetime | None = None
+    correlation_id: str | None = None
+
+
+class _Options:
+    """What a task offers besides being its function; shared by the task and its bound forms."""
+
+    _self_spec: TaskSpec
+    _self_options: CallOptions
+
+    @property
+    def spec(self) -> TaskSpec:
+        """What was declared."""
+        return self._self_spec
+
+    @property
+    def options(self) -> CallOptions:
+        """What ``with_options`` set."""
+        return self._self_options
+
+
+class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
+    """A durable task. Calling it runs the plain function; ``log.enqueue`` and ``log.run`` make it durable."""
+
+    def __init__(self, function: Any, spec: TaskSpec, options: CallOptions | None = None) -> None:
+        super().__init__(function, _plain_call)
+        self._self_spec = spec
+        self._self_options = options or CallOptions()
+
+    if typing.TYPE_CHECKING:
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call_co: ...
+
+        def __get__(self, instance: Any, owner: Any = None) -> Task[P, R, Call_co]: ...
+
+    def with_options(
+        self,
+        *,
+        idempotency_key: str | None = None,
+        delay: float = 0.0,
+        at: datetime | None = None,
+        correlation_id: str | None = None,
+    ) -> Task[P, R, Call_co]:
+        """A copy of the task with options for the call that is made with it.
+
+        Args:
+            idempotency_key: one run per key, however often it is enqueued, until that run is purged.
+            delay: seconds until the run is due.
+            at: when the run is due; a datetime with a time zone.
+            correlation_id: carried on to every run that this one makes.
+
+        Raises:
+            ConfigurationError: for a negative delay, a datetime without a zone, both at once, or a key
+                that is empty or too long.
+
+        """
+        _check_options(self._self_spec.name, idempotency_key, delay, at)
+        options = CallOptions(idempotency_key, delay, at, correlation_id)
+        return Task(self.__wrapped__, self._self_spec, options)
+
+
+def _plain_call(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG001
+    return wrapped(*args, **kwargs)
+
+
+class _BoundTask(_Options, BoundFunctionWrapper):
+    """A class or static method's task as seen through its class."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        spec: TaskSpec = self._self_parent.spec
+        return spec
+
+    @property
+    def options(self) -> CallOptions:
+        options: CallOptions = self._self_parent.options
+        return options
+
+    def with_options(self, **options: Any) -> Any:
+        """As ``Task.with_options``."""
+        return self._self_parent.with_options(**options)
+
+
+@overload
+def durable_task(function: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R, Coroutine[Any, Any, R]]: ...
+@overload
+def durable_task(function: Callable[P, R], /) -> Task[P, R, R]: ...
+@overload
+def durable_task(
+    *,
+    name: str | None = None,
+    aliases: tuple[str, ...] | list[str] = (),
+    on: str | tuple[str, ...] | list[str] | None = None,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    concurrency: int | None = None,
+    concurrency_key: str | Callable[..., str] | None = None,
+    on_dead: Any = None,
+) -> _Decorator: ...
+def durable_task(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 - they are described by name
+    """Make a function a durable task. Use it bare or with options.
+
+    Args:
+        function: a function, static method or class method; instance methods can't be stored.
+        name: the stored name, by default ``module.function``; give the old one after a rename.
+        aliases: further stored names whose runs this function executes.
+        on: the event, or events, for each emit of which one run is made.
+        retry: how often and how fast an attempt that raised is followed by another.
+        timeout: seconds an attempt may take; async code is cancelled then, sync code is reported.
+        concurrency: how many runs of this task are executed at a time, over all workers.
+        concurrency_key: a template over the parameters; one run at a time for each key.
+        on_dead: a durable task taking ``(run_id: str, error: str)``, run for each dead letter.
+
+    Raises:
+        ConfigurationError: for what can't work, or if another function has this name.
+        TypeError: for a generator function.
+
+    """
+    if function is not None:
+        return _declare(function)
+    return lambda decorated: _declare(decorated, **options)
+
+
+class _Decorator(typing.Protocol):
+    @overload
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> Task[P, R, Coroutine[Any, Any, R]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+
+
+def _declare(
+    function: Any,
+    *,
+    name: str | None = None,
+    aliases: tuple[str, ...] | list[str] = (),
+    on: str | tuple[str, ...] | list[str] | None = None,
+    retry: Retry | None = None,
+    timeout: float | None = None,
+    concurrency: int | None = None,
+    concurrency_key: str | Callable[..., str] | None = None,
+    on_dead: Any = None,
+) -> Task[Any, Any, Any]:
+    refuse_uncallable(function, "@durable_task")
+    refuse_generator(function, "@durable_task")
+    inner = plain(function)
+    stored = name or qualified_name(function)
+    signature, call = _callable_form(function, inner, stored)
+    _check_numbers(stored, timeout, concurrency)
+    key = None if concurrency_key is None else KeyTemplate(concurrency_key, inner, signature.parameters)
+    spec = TaskSpec(
+        name=stored,
+        function=call,
+        is_async=is_async(function),
+        signature=signature,
+        returns=Annotation(inner, return_annotation),
+        accepts=Annotation(inner, _argument_annotations),
+        retry=retry or Retry(),
+        aliases=tuple(aliases),
+        events=(on,) if isinstance(on, str) else tuple(on or ()),
+        timeout=timeout,
+        concurrency=concurrency,
+        concurrency_key=key,
+        concurrency_template=concurrency_key if isinstance(concurrency_key, str) else None,
+        on_dead=_task_name(on_dead, stored),
+        source=source_of(function),
+    )
+    register(spec)
+    return Task(function, spec)
+
+
+def _callable_form(function: Any, inner: Any, name: str) -> tuple[inspect.Signature, Callable[..., Any]]:
+    """The signature that callers see, and what a worker calls."""
+    signature = inspect.signature(inner)
+    first = next(iter(signature.parameters), None)
+    qualified = getattr(inner, "__qualname__", "")
+    in_class = "." in qualified.replace("<locals>.", "")
+    if isinstance(function, classmethod) or (first == "cls" and in_class):
+        parameters = list(signature.parameters.values())[1:]
+        return signature.replace(parameters=parameters), _on_its_class(inner)
+    if first == "self" and in_class and not isinstance(function, staticmethod):
+        raise ConfigurationError(
+            f"@durable_task can't decorate the instance method {name}: its object can't be stored; make it a "
+            f"function or static method that takes what identifies the object"
+        )
+    return signature, inner
+
+
+def _on_its_class(inner: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        owner: Any = sys.modules[inner.__module__]
+        path = inner.__qualname__.split(".")[:-1]
+        if "<locals>" in path:
+            raise ConfigurationError(
+                f"{inner.__qualname__} is a class method inside a function; move its class out"
+            )
+        for part in path:
+            owner = getattr(owner, part)
+        return inner(owner, *args, **kwargs)
+
+    call.__name__ = inner.__name__
+    return call
+
+
+def _argument_annotations(function: Callable[..., Any]) -> Any:
+    try:
+        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+    except Exception:
+        return Any
+    hints.pop("return", None)
+    return tuple.__class_getitem__(tuple(hints.values())) if hints else Any
+
+
+def _check_numbers(name: str, timeout: float | None, concurrency: int | None) -> None:
+    if timeout is not None and not timeout > 0:
+        raise ConfigurationError(f"task {name}: timeout={timeout!r}; give seconds greater than 0, or None")
+    if concurrency is not None and concurrency < 1:
+        raise ConfigurationError(f"task {name}: concurrency={concurrency!r}; give at least 1, or None")
+
+
+def _check_options(name: str, key: str | None, delay: float, at: datetime | None) -> None:
+    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= 512 or "\x00" in key):  # noqa: PLR2004
+        raise ConfigurationError(
+            f"task {name}: an idempotency key is a text of 1 to 512 characters, not {key!r}"
+        )
+    if delay < 0:
+        raise ConfigurationError(f"task {name}: delay={delay!r}; give seconds from 0 on")
+    if at is not None and at.tzinfo is None:
+        raise ConfigurationError(
+            f"task {name}: at={at.isoformat()} has no time zone; give one, as in datetime.now(UTC) + timedelta(hours=1)"
+        )
+    if at is not None and delay:
+        raise ConfigurationError(f"task {name}: give delay= or at=, not both")
+
+
+def _task_name(task: Any, of: str) -> str | None:
+    if task is None or isinstance(task, str):
+        return task
+    if isinstance(task, _Options):
+        return task.spec.name
+    raise ConfigurationError(f"task {of}: on_dead= names a durable task, not {type(task).__qualname__}")
+
+
+# --- the registry --------------------------------------------------------------------------------
+
+_registry: dict[str, TaskSpec] = {}
+
+
+def register(spec: TaskSpec) -> None:
+    """Make a task known in this process. The same definition may come again, as on a reload."""
+    known = _registry.get(spec.name)
+    if known is not None and known.source != spec.source:
+        raise ConfigurationError(
+            f"two functions are named {spec.name!r} as tasks, in {known.source} and {spec.source}; give one of them "
+            f"another name="
+        )
+    _registry[spec.name] = spec
+
+
+def registered() -> dict[str, TaskSpec]:
+    """The tasks known in this process, by stored name, aliases included."""
+    found = {alias: spec for spec in _registry.values() for alias in spec.aliases}
+    return {**found, **_registry}
+
+
+def spec_of(task: Any) -> TaskSpec:
+    """The declaration behind a task. Raises ConfigurationError for anything else."""
+    if isinstance(task, _Options):
+        return task.spec
+    raise ConfigurationError(
+        f"{getattr(task, '__qualname__', task)!r} is not a durable task; decorate the function with @durable_task"
+    )
+
+
+def options_of(task: Any) -> CallOptions:
+    """The call options that a task carries."""
+    return task.options if isinstance(task, _Options) else CallOptions()

@@ -1,0 +1,84 @@
+"""Waiting for runs to end or to be held, wherever they are executed."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from typing import TYPE_CHECKING
+
+from effectlog.errors import EffectLogError
+from effectlog.model import RunState
+
+if TYPE_CHECKING:
+    from effectlog.engine import Engine
+
+_PAUSE = 0.005
+"""Seconds between two looks at the store, however often it changes."""
+
+
+class StateWatch:
+    """Tells waiters when their run has ended or is held. Lives on the engine's loop."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._waiters: dict[str, list[concurrent.futures.Future[RunState | None]]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._changed: asyncio.Event | None = None
+
+    async def settled(self, run_id: str) -> RunState | None:
+        """Return the run's state once it has ended or is held, None if it is not stored; on any loop."""
+        future: concurrent.futures.Future[RunState | None] = concurrent.futures.Future()
+        await self._engine.read(self._add(run_id, future))
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            future.cancel()
+
+    async def _add(self, run_id: str, future: concurrent.futures.Future[RunState | None]) -> None:
+        self._waiters.setdefault(run_id, []).append(future)
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        self._changed.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        assert self._changed is not None  # noqa: S101 - set by the first waiter
+        self._engine.listen(self._changed.set)
+        try:
+            while self._waiters:
+                await self._changed.wait()
+                self._changed.clear()
+                try:
+                    await self._tell()
+                except EffectLogError as error:
+                    if not getattr(error, "transient", False):
+                        self._fail(error)
+                await asyncio.sleep(_PAUSE)
+        finally:
+            self._engine.unlisten(self._changed.set)
+            self._fail(None)
+
+    async def _tell(self) -> None:
+        for run_id, waiters in list(self._waiters.items()):
+            if all(waiter.cancelled() for waiter in waiters):
+                del self._waiters[run_id]
+        asked = list(self._waiters)
+        states = await self._engine.store.states(asked)
+        for run_id in asked:
+            state = states.get(run_id)
+            if state is None or state.ended or state is RunState.HELD:
+                for waiter in self._waiters.pop(run_id, []):
+                    if waiter.set_running_or_notify_cancel():
+                        waiter.set_result(state)
+
+    def _fail(self, error: EffectLogError | None) -> None:
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                if not waiter.set_running_or_notify_cancel():
+                    continue
+                if error is not None:
+                    waiter.set_exception(error)
+                else:
+                    waiter.set_exception(self._engine.closed_error())
+        self._waiters.clear()
