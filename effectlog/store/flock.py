@@ -11,13 +11,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:  # Windows: the lease alone decides there.
-    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from effectlog.store.protocol import Liveness
+
+
+def liveness_beside(path: str) -> Liveness:
+    """Who is alive among the owners of a store in this file; Windows has no flock, so leases decide there."""
+    if sys.platform == "win32":
+        return NoLiveness()
+    return FlockLiveness(f"{path}-owners")
 
 
 _holders: WeakSet[FlockLiveness] = WeakSet()
@@ -64,8 +74,6 @@ class FlockLiveness:
         self._held.clear()
 
     async def hold(self, owner: str) -> None:
-        if fcntl is None:
-            return
         fresh = self._folder / f".{owner}"
         descriptor = self._create(fresh)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -95,8 +103,6 @@ class FlockLiveness:
             self._folder.rmdir()
 
     async def dead(self, owners: frozenset[str], *, rebooted: bool = False) -> frozenset[str]:
-        if fcntl is None:
-            return owners if rebooted else frozenset()
         return frozenset(owner for owner in owners if self._is_dead(owner, missing=rebooted))
 
     def _is_dead(self, owner: str, *, missing: bool) -> bool:
@@ -110,7 +116,8 @@ class FlockLiveness:
         except OSError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared, so that two who look at the same time don't take each other for the owner.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
             return False
         finally:

@@ -1,19 +1,42 @@
-"""How rows become tuples of plain column values and back; the same for every dialect."""
+"""How rows become tuples of plain column values and back; the same for every dialect.
+
+A stored value that no version of effectlog can have written is a StoreError that names its run.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from effectlog.errors import StoreError
 from effectlog.model import AttemptOutcome, EffectState, ErrorInfo, Policy, RunState
 from effectlog.rows import AttemptRow, EffectRow, NewRun, RequestClock, RunRow, StoredRun
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Columns = tuple[Any, ...]
+T = TypeVar("T")
 
 
+def _reading(what: str) -> Callable[[Callable[[Sequence[Any]], T]], Callable[[Sequence[Any]], T]]:
+    """Say of which run a row is that can't be read; the id is the first column of each."""
+
+    def decorate(read: Callable[[Sequence[Any]], T]) -> Callable[[Sequence[Any]], T]:
+        @wraps(read)
+        def checked(row: Sequence[Any]) -> T:
+            try:
+                return read(row)
+            except (ValueError, TypeError) as error:
+                raise StoreError(f"{what} of run {row[0]} is damaged in the store: {error}") from error
+
+        return checked
+
+    return decorate
+
+
+@_reading("the row")
 def run_from(row: Sequence[Any]) -> RunRow:
     return RunRow(
         id=row[0],
@@ -88,6 +111,7 @@ def stored_from(row: RunRow, payload: Sequence[Any]) -> StoredRun:
     )
 
 
+@_reading("an attempt")
 def attempt_from(row: Sequence[Any]) -> AttemptRow:
     return AttemptRow(
         run_id=row[0],
@@ -110,6 +134,7 @@ def attempt_end(row: AttemptRow) -> Columns:
     return (row.ended_at, outcome, *_error_columns(row.error), row.run_id, row.number)
 
 
+@_reading("an effect")
 def effect_from(row: Sequence[Any]) -> EffectRow:
     return EffectRow(
         run_id=row[0],

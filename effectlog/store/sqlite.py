@@ -8,6 +8,7 @@ transaction, so that no snapshot is held open. The only module that imports aios
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,7 @@ from effectlog.commands import Subscription
 from effectlog.errors import StoreClosed, StoreError, StoreRefused
 from effectlog.model import RunState
 from effectlog.store import mapping, sqlite_file
-from effectlog.store.flock import FlockLiveness, NoLiveness
+from effectlog.store.flock import NoLiveness, liveness_beside
 from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
 from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs
 
@@ -33,6 +34,8 @@ T = TypeVar("T")
 
 POLL_INTERVAL = 0.02
 """Seconds between looks at ``data_version``, which tells that another connection has committed."""
+
+_inherited: list[object] = []
 
 
 class SqliteStore:
@@ -51,7 +54,7 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._busy_timeout = busy_timeout
         self._in_memory = self._path == ":memory:"
-        self._liveness: Liveness = NoLiveness() if self._in_memory else FlockLiveness(f"{self._path}-owners")
+        self._liveness: Liveness = NoLiveness() if self._in_memory else liveness_beside(self._path)
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
         self._watcher: sqlite3.Connection | None = None
@@ -86,20 +89,25 @@ class SqliteStore:
                 self._reader = await self._connect()
                 await self._call(self._reader, sqlite_file.make_reader)
                 self._watcher = self._connection()
-        except StoreError as error:
+        except BaseException as error:
             await self.close()
-            raise error if isinstance(error, StoreRefused) else StoreRefused(str(error)) from error
+            if isinstance(error, StoreError) and not isinstance(error, StoreRefused):
+                raise StoreRefused(str(error)) from error
+            raise
 
     async def close(self) -> None:
         writer, reader, watcher = self._writer, self._reader, self._watcher
         self._writer = self._reader = self._watcher = None
         if os.getpid() != self._pid:
-            return  # A forked child must leave the parent's connections alone.
+            # SQLite must not even close in a forked child what its parent has open, so it stays referenced.
+            _inherited.append((writer, reader, watcher))
+            return
         if watcher is not None:
             watcher.close()
         for connection in (reader, writer):
             if connection is not None:
-                await connection.close()
+                with contextlib.suppress(sqlite3.Error):
+                    await connection.close()
 
     def _connection(self) -> sqlite3.Connection:
         return sqlite3.connect(
@@ -119,19 +127,22 @@ class SqliteStore:
         self, connection: aiosqlite.Connection | None, function: Callable[..., T], *args: Any
     ) -> T:
         """Run one function as a unit on the connection's thread: a single hop, and no gap to cancel in."""
+        self._check_process()
         if connection is None:
             raise StoreClosed(f"{self.name} is not open; open the log with 'async with EffectLog(...)'")
-        if os.getpid() != self._pid:
-            raise StoreClosed(
-                f"{self.name} was opened by process {self._pid} and can't be used in its forked child "
-                f"{os.getpid()}; open a log of its own in the child"
-            )
         try:
             raw = connection._conn  # noqa: SLF001 - see the next line
             # aiosqlite offers single statements only; a batch must be one unit on its thread.
             return await connection._execute(function, raw, *args)  # type: ignore[no-any-return,no-untyped-call]  # noqa: SLF001
         except (sqlite3.Error, ValueError, OverflowError) as error:
             raise _translated(error, self.name) from error
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise StoreClosed(
+                f"{self.name} was opened by process {self._pid} and can't be used in its forked child "
+                f"{os.getpid()}; open a log of its own in the child"
+            )
 
     async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
         return await self._call(self._writer, apply_batch, self._clock, commands)
@@ -141,6 +152,7 @@ class SqliteStore:
 
     async def changed(self) -> None:
         """Return after at most one poll interval if another connection has committed, else keep polling."""
+        self._check_process()
         while True:
             await asyncio.sleep(POLL_INTERVAL)
             if self._watcher is None:
@@ -154,11 +166,11 @@ class SqliteStore:
                 return
 
     async def get(self, run_id: str) -> StoredRun | None:
-        found = await self._read(load_runs, [run_id])
+        found = await self._read(_snapshot, load_runs, [run_id])
         return found[0] if found else None
 
     async def find(self, query: RunFilter) -> list[StoredRun]:
-        return await self._read(_find, query)
+        return await self._read(_snapshot, _find, query)
 
     async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
         rows = await self._rows("read_states", as_json(run_ids))
@@ -218,6 +230,17 @@ def _fetch(connection: sqlite3.Connection, statement: str, parameters: tuple[Any
     return connection.execute(statement, parameters).fetchall()
 
 
+def _snapshot(
+    connection: sqlite3.Connection, read: Callable[[sqlite3.Connection, T], list[StoredRun]], what: T
+) -> list[StoredRun]:
+    """Read a run's rows as of one moment, and let go of that moment at once."""
+    connection.execute("BEGIN")
+    try:
+        return read(connection, what)
+    finally:
+        connection.execute("COMMIT")
+
+
 def _find(connection: sqlite3.Connection, query: RunFilter) -> list[StoredRun]:
     state = query.state.value if query.state else None
     rows = connection.execute(SQL["find_runs"], (state, query.task, query.before, query.limit))
@@ -227,16 +250,23 @@ def _find(connection: sqlite3.Connection, query: RunFilter) -> list[StoredRun]:
 def _translated(error: Exception, name: str) -> StoreError:
     """A driver's error in our words; ``transient`` says whether trying again can help."""
     text = str(error)
-    if isinstance(error, ValueError) and "onnection" in text:
+    if not hasattr(error, "sqlite_errorcode") and "closed" in text.lower():
         return StoreClosed(f"{name} is closed; open the log again")
-    if "locked" in text or "busy" in text:
-        return StoreError(
-            f"store locked by another process: {name}. It is retried while leases last; find the process "
-            f"that holds a write transaction on the file open",
-            transient=True,
-        )
-    if "full" in text:
-        return StoreError(f"the disk is full: {name} can't be written; free space on it", transient=False)
-    if "readonly" in text:
-        return StoreError(f"{name} is read-only; make the file and its folder writable", transient=False)
-    return StoreError(f"{name}: {text}", transient=False)
+    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreError(
+                f"store locked by another process: {name}. It is retried while leases last; find the process "
+                f"that keeps a write transaction on the file open",
+                transient=True,
+            )
+        case sqlite3.SQLITE_FULL:
+            advice = "the disk is full; free space on it"
+        case sqlite3.SQLITE_READONLY:
+            advice = "it is read-only; make the file and its folder writable"
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            advice = (
+                f"it is damaged or no database ({text}); restore it from a backup, or choose another path"
+            )
+        case _:
+            advice = text
+    return StoreError(f"{name}: {advice}", transient=False)

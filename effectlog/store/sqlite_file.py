@@ -18,6 +18,8 @@ NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "afs", "ceph", "lustre", "gpfs", "glusterfs"}
     | {"fuse.sshfs", "fuse.glusterfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "vboxsf", "prl_fs"}
 )
+OLDEST_SQLITE = (3, 38, 0)
+"""The first with the ``->>`` that the statements use."""
 MOUNT_TABLE = Path("/proc/self/mountinfo")
 
 
@@ -38,10 +40,20 @@ def check_place(path: str) -> None:
     for place in (folder, file):
         if place.exists() and not _writable(place):
             raise StoreRefused(f"{place} is read-only; make it writable, or choose another path")
-    if file.exists() and file.stat().st_size > 0:
-        with file.open("rb") as stream:
-            if stream.read(len(_HEADER)) != _HEADER:
-                raise StoreRefused(f"{file} is not an SQLite database; choose another path")
+    try:
+        start = _first_bytes(file)
+    except OSError as error:
+        raise StoreRefused(f"{file} can't be read ({error.strerror}); make it readable") from error
+    if start not in (b"", _HEADER):
+        raise StoreRefused(f"{file} is not an SQLite database; choose another path")
+
+
+def _first_bytes(file: Path) -> bytes:
+    """What tells a database from another file; nothing for a file that is empty or not there yet."""
+    if not file.exists():
+        return b""
+    with file.open("rb") as stream:
+        return stream.read(len(_HEADER))
 
 
 def _writable(place: Path) -> bool:
@@ -68,8 +80,16 @@ def file_system_of(folder: Path) -> str | None:
 
 def prepare(connection: sqlite3.Connection, name: str) -> None:
     """Make the connection durable and bring the schema up to date; runs on the connection's thread."""
-    _set_wal(connection)
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise StoreRefused(
+            f"{name} needs SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer and this Python has "
+            f"{sqlite3.sqlite_version}; use a newer Python, or PostgreSQL"
+        )
+    journal = _set_wal(connection)
+    if journal not in ("wal", "memory"):
+        raise StoreRefused(f"{name}: SQLite can't use its write-ahead log there (it uses '{journal}')")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")  # macOS alone: elsewhere a sync reaches the disk anyway.
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -81,19 +101,19 @@ def prepare(connection: sqlite3.Connection, name: str) -> None:
         raise
 
 
-def _set_wal(connection: sqlite3.Connection) -> None:
+def _set_wal(connection: sqlite3.Connection) -> str:
     # Switching to WAL needs the file alone and does not wait for it, so several openers have to.
     (wait_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
     deadline = time.monotonic() + max(wait_ms / 1000, 30.0)
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
-            return
+            return str(journal)
 
 
 def _migrate(connection: sqlite3.Connection, name: str) -> None:
