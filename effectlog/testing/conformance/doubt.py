@@ -109,11 +109,12 @@ async def _(bench: Bench) -> None:
 
 @topic.guarantee("a request is not started over a decision that its caller has not seen")
 async def _(bench: Bench) -> None:
-    fence = await _in_doubt(bench)
-    seen = (await bench.effect(fence.run_id)).version
-    await bench.settle(fence.run_id, applied=True, result=b"7")
-    refused = expect_refused(await bench.do(bench.start_of(fence, seen=seen)), c.Refusal.CHANGED)
-    equal(refused.effect and refused.effect.result, b"7", "the result shown with the refusal")
+    for applied in (True, False):
+        fence = await _in_doubt(bench)
+        seen = (await bench.effect(fence.run_id)).version
+        settled = await bench.settle(fence.run_id, applied=applied)
+        refused = expect_refused(await bench.do(bench.start_of(fence, seen=seen)), c.Refusal.CHANGED)
+        equal(refused.effect, settled, "the effect shown with the refusal")
 
 
 @topic.guarantee("a run does not end over an effect that waits for a decision")

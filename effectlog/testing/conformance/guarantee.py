@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class GuaranteeBroken(AssertionError):  # noqa: N818 - reads as the statement it makes
+class GuaranteeBroken(AssertionError):
     """The store did not do what the guarantee says."""
 
 

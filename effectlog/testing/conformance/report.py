@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
-class StoreNotConformant(AssertionError):  # noqa: N818 - reads as the statement it makes
+class StoreNotConformant(AssertionError):
     """The store misses a guarantee that effectlog relies on; the message lists all it misses."""
 
 

@@ -1,0 +1,220 @@
+"""Somebody else's store, as a worked example: everything in dictionaries, the rules from ``effectlog.ledger``.
+
+A store of one's own has to do three things: hold a transaction (here a copy that replaces the original),
+find the runs that a claim may take, and keep what the ledger changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from effectlog import commands as c
+from effectlog.clock import SystemClock
+from effectlog.errors import StoreError
+from effectlog.ledger import runs as run_rules
+from effectlog.ledger.execute import execute
+from effectlog.ledger.pages import KeyRow, Pages
+from effectlog.model import RunState
+from effectlog.rows import RunRow, StoredRun
+from effectlog.store.flock import NoLiveness
+from effectlog.store.protocol import Due, RunFilter, WorkerRow
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from effectlog.clock import Clock
+
+
+@dataclass
+class Database:
+    """What several store objects share."""
+
+    runs: dict[str, StoredRun] = field(default_factory=dict)
+    concurrency_keys: dict[str, str | None] = field(default_factory=dict)
+    keys: dict[tuple[str, str], KeyRow] = field(default_factory=dict)
+    subscriptions: dict[tuple[str, str], c.Subscription] = field(default_factory=dict)
+    workers: dict[str, WorkerRow] = field(default_factory=dict)
+
+    def changed(self, commands: Sequence[c.Command], store: DictStore) -> tuple[Database, list[c.Outcome]]:
+        after = copy.deepcopy(self)
+        return after, [copy.deepcopy(store.perform(after, command)) for command in copy.deepcopy(commands)]
+
+
+class DictStore:
+    name = "dictionaries"
+
+    def __init__(self, shared: list[Database], clock: Clock | None = None) -> None:
+        self._shared = shared
+        self.clock: Clock = clock or SystemClock()
+        self.liveness = NoLiveness()
+
+    async def open(self) -> None:
+        self._shared = self._shared or [Database()]
+
+    async def close(self) -> None:
+        pass
+
+    async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
+        self._shared[0], outcomes = self._shared[0].changed(commands, self)
+        return outcomes
+
+    def perform(self, db: Database, command: c.Command) -> c.Outcome:
+        pages = Pages(self.clock.wall(), self.clock.monotonic(), self.clock.identity, keys=db.keys)
+        pages.runs = {run.row.id: run.row for run in db.runs.values()}
+        pages.effects = {(run.row.id, e.key): e for run in db.runs.values() for e in run.effects}
+        outcome = self.decide(db, pages, command)
+        self._keep(db, pages)
+        if isinstance(command, c.Claim):
+            return c.Claimed(tuple(db.runs[run_id] for run_id in pages.changed_runs), pages.now)
+        return outcome
+
+    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+        match command:
+            case c.Claim():
+                found = [command.run_id] if command.run_id else self.candidates(db, pages.now, command)
+                # In the order of the claim, which a set would lose.
+                pages.changed_runs = dict.fromkeys(row.id for row in run_rules.claim(pages, command, found))  # type: ignore[assignment]
+            case c.Purge():
+                return c.Purged(
+                    len([db.runs.pop(run_id) for run_id in self.purgeable(db, pages.now, command)])
+                )
+            case c.Subscribe():
+                db.subscriptions |= {(s.event, s.task): s for s in command.subscriptions}
+            case c.Beat(owner):
+                before = db.workers.get(owner)
+                claimed_at = command.claimed_at or (before and before.claimed_at)
+                db.workers[owner] = WorkerRow(
+                    owner,
+                    command.worker,
+                    command.host,
+                    command.pid,
+                    command.concurrency,
+                    pages.now,
+                    claimed_at,
+                )
+            case c.Leave(owner):
+                db.workers.pop(owner, None)
+            case _:
+                return execute(pages, command)
+        return c.Done()
+
+    def _keep(self, db: Database, pages: Pages) -> None:
+        for new in pages.new_runs:
+            if new.id in db.runs:
+                raise StoreError(f"a run {new.id} is there already")
+            row = RunRow(new.id, new.task, RunState.PENDING, new.due_at or 0.0)
+            fields = {
+                name: getattr(new, name)
+                for name in ("correlation_id", "parent_id", "event", "depth", "trace")
+            }
+            db.runs[new.id] = StoredRun(
+                row, new.args, pages.now, scope=new.scope, idempotency_key=new.idempotency_key, **fields
+            )
+            db.concurrency_keys[new.id] = new.concurrency_key
+        for begun in pages.begun:
+            db.runs[begun.run_id].attempts.append(begun)
+        for ended in pages.ended:
+            attempt = db.runs[ended.run_id].attempts[-1]
+            attempt.ended_at, attempt.outcome, attempt.error = ended.ended_at, ended.outcome, ended.error
+        for run_id, key in pages.changed_effects:
+            effect = pages.effects[run_id, key]
+            if effect not in db.runs[run_id].effects:
+                db.runs[run_id].effects.append(effect)
+        for run_id in pages.changed_runs:
+            db.runs[run_id].result = pages.runs[run_id].result or db.runs[run_id].result
+            pages.runs[run_id].result = None
+        used = {(run.scope, run.idempotency_key) for run in db.runs.values()}
+        for key in [key for key in db.keys if key not in used]:
+            del db.keys[key]
+
+    def candidates(self, db: Database, now: float, command: c.Claim) -> list[str]:
+        rows = [run.row for run in db.runs.values()]
+        due = [row for row in rows if row.state is RunState.PENDING and row.due_at <= now]
+        taken: list[RunRow] = []
+        for row in sorted(due, key=lambda row: row.due_at):
+            task = next((task for task in command.tasks if row.task in task.names), None)
+            if task is not None and len(taken) < command.limit and self.fits(db, task, row, taken, command):
+                taken.append(row)
+        return [row.id for row in taken]
+
+    def fits(
+        self, db: Database, task: c.TaskLimit, row: RunRow, taken: list[RunRow], command: c.Claim
+    ) -> bool:
+        if row.crashes >= c.SUSPECT_CRASHES:
+            others = any(other.crashes >= c.SUSPECT_CRASHES for other in taken)
+            if not command.suspects or others:
+                return False
+        running = [run.row for run in db.runs.values() if run.row.state is RunState.RUNNING]
+        busy = [other for other in (*running, *taken) if other.task in task.names]
+        if task.concurrency is not None and len(busy) >= task.concurrency:
+            return False
+        key = db.concurrency_keys[row.id]
+        return not (
+            task.keyed and key is not None and key in {db.concurrency_keys[other.id] for other in busy}
+        )
+
+    def purgeable(self, db: Database, now: float, command: c.Purge) -> list[str]:
+        found = [
+            run.row.id
+            for run in db.runs.values()
+            if run.row.finished_at is not None
+            and run.row.finished_at <= now - command.older_than
+            and run.row.state in command.states
+            and (command.run_ids is None or run.row.id in command.run_ids)
+            and not self.doubts(run)
+        ]
+        return found[: command.limit]
+
+    def doubts(self, run: StoredRun) -> bool:
+        return any(effect.unsettled for effect in run.effects)
+
+    async def changed(self) -> None:
+        await asyncio.sleep(0.01)
+
+    async def get(self, run_id: str) -> StoredRun | None:
+        return copy.deepcopy(self._shared[0].runs.get(run_id))
+
+    async def find(self, query: RunFilter) -> list[StoredRun]:
+        ids = list(self._shared[0].runs)
+        older = ids[: ids.index(query.before)] if query.before else ids
+        runs = [self._shared[0].runs[run_id] for run_id in reversed(older)]
+        wanted = [
+            run for run in runs if query.state in (None, run.row.state) and query.task in (None, run.row.task)
+        ]
+        return copy.deepcopy(wanted[: query.limit])
+
+    async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
+        return {
+            run_id: self._shared[0].runs[run_id].row.state
+            for run_id in run_ids
+            if run_id in self._shared[0].runs
+        }
+
+    async def due(self, tasks: Sequence[str]) -> Due:
+        rows = [run.row for run in self._shared[0].runs.values()]
+        waits = [
+            r.due_at - self.clock.wall() for r in rows if r.state is RunState.PENDING and r.task in tasks
+        ]
+        return Due(min(waits) <= 0, max(0.0, min(waits))) if waits else Due(now=False, next_in=None)
+
+    async def owners(self) -> dict[str, str]:
+        rows = [run.row for run in self._shared[0].runs.values()]
+        return {row.owner: row.lease_clock for row in rows if row.owner is not None}
+
+    async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
+        pages = Pages(self.clock.wall(), self.clock.monotonic(), self.clock.identity)
+        rows = [run.row for run in self._shared[0].runs.values() if run.row.state is RunState.RUNNING]
+        return copy.deepcopy([row for row in rows if pages.lapsed(row, dead_owners)])
+
+    async def subscriptions(self, event: str) -> list[c.Subscription]:
+        return [found for (of, _), found in sorted(self._shared[0].subscriptions.items()) if of == event]
+
+    async def workers(self) -> list[WorkerRow]:
+        return list(self._shared[0].workers.values())
+
+    async def health(self) -> dict[str, object]:
+        return {"states": Counter(run.row.state.value for run in self._shared[0].runs.values())}
