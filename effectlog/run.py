@@ -51,12 +51,14 @@ class Run(Generic[R_co]):
                 "result() can't be awaited inside an attempt: the waiting run would keep its place in the worker and "
                 "could block the one it waits for. Let the child's task go on from here, or subscribe it with on="
             )
-        try:
-            async with asyncio.timeout(timeout):
-                await self._log.watch.settled(self.id)
-        except TimeoutError:
-            raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s; it goes on") from None
         stored = await self._log.stored(self.id)
+        if not (stored.row.state.ended or stored.row.state is RunState.HELD):
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._log.watch.settled(self.id)
+            except TimeoutError:
+                raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s; it goes on") from None
+            stored = await self._log.stored(self.id)
         outcome: R_co = self._outcome(stored)
         return outcome
 

@@ -5,9 +5,10 @@ A stored value that no version of effectlog can have written is a StoreError tha
 
 from __future__ import annotations
 
-import json
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from effectlog.errors import StoreError
 from effectlog.model import AttemptOutcome, EffectState, ErrorInfo, Policy, RunState
@@ -17,6 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Columns = tuple[Any, ...]
+
+_encode = msgspec.json.Encoder().encode
+_fingerprints = msgspec.json.Decoder(dict[str, str]).decode
+_attempts = msgspec.json.Decoder(tuple[int, ...]).decode
+
+
+def _text(value: object) -> str:
+    return _encode(value).decode("ascii")
+
+
 T = TypeVar("T")
 
 
@@ -141,14 +152,14 @@ def effect_from(row: Sequence[Any]) -> EffectRow:
         key=row[1],
         name=row[2],
         operation_id=row[3],
-        fingerprints=json.loads(row[4]),
+        fingerprints=_fingerprints(row[4]),
         policy=Policy(row[5]),
         state=EffectState(row[6]),
         version=row[7],
         generation=row[8],
         requests=row[9],
         open_requests=row[10],
-        executing=tuple(json.loads(row[11])),
+        executing=_attempts(row[11]),
         attempt=row[12],
         first_request=None if row[13] is None else RequestClock(row[13], row[14], row[15]),
         started_at=row[16],
@@ -172,14 +183,14 @@ def effect_columns(effect: EffectRow) -> Columns:
         effect.key,
         effect.name,
         effect.operation_id,
-        json.dumps(effect.fingerprints),
+        _text(effect.fingerprints),
         effect.policy.value,
         effect.state.value,
         effect.version,
         effect.generation,
         effect.requests,
         effect.open_requests,
-        json.dumps(effect.executing),
+        _text(effect.executing),
         effect.attempt,
         *((clock.wall, clock.boot, clock.boot_id) if clock else (None, None, None)),
         effect.started_at,

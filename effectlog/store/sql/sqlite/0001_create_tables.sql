@@ -1,10 +1,13 @@
+-- CHECKs spell alternatives with OR: SQLite builds a table for every IN list, for every row it checks.
+-- Effects and attempts keep their rowids: rows are appended side by side, so a batch of many runs touches few pages.
+
 CREATE TABLE effectlog_runs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE CHECK (length(id) BETWEEN 1 AND 64),
     task TEXT NOT NULL,
     event TEXT,
     state TEXT NOT NULL
-        CHECK (state IN ('pending', 'running', 'succeeded', 'failed', 'cancelled', 'held')),
+        CHECK ((state = 'pending' OR state = 'running' OR state = 'succeeded' OR state = 'failed' OR state = 'cancelled' OR state = 'held')),
     attempt INTEGER NOT NULL DEFAULT 0 CHECK (attempt >= 0),
     attempt_outcome TEXT,
     owner TEXT,
@@ -31,7 +34,7 @@ CREATE TABLE effectlog_runs (
     result BLOB,
     CHECK ((state = 'running') = (owner IS NOT NULL)),
     CHECK (state <> 'running' OR attempt > 0),
-    CHECK ((state IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)),
+    CHECK (((state = 'succeeded' OR state = 'failed' OR state = 'cancelled')) = (finished_at IS NOT NULL)),
     CHECK (result IS NULL OR state = 'succeeded')
 );
 
@@ -59,14 +62,14 @@ CREATE TABLE effectlog_attempts (
     started_at REAL NOT NULL,
     ended_at REAL,
     outcome TEXT CHECK (
-        outcome IN ('succeeded', 'error', 'timed_out', 'expired', 'released', 'held', 'cancelled')
+        (outcome = 'succeeded' OR outcome = 'error' OR outcome = 'timed_out' OR outcome = 'expired' OR outcome = 'released' OR outcome = 'held' OR outcome = 'cancelled')
     ),
     error_type TEXT,
     error_message TEXT,
     error_traceback TEXT,
     PRIMARY KEY (run_id, number),
     CHECK ((ended_at IS NULL) = (outcome IS NULL))
-) WITHOUT ROWID;
+);
 
 CREATE TABLE effectlog_effects (
     run_id TEXT NOT NULL,
@@ -74,8 +77,8 @@ CREATE TABLE effectlog_effects (
     name TEXT NOT NULL,
     operation_id TEXT NOT NULL CHECK (length(operation_id) = 36),
     fingerprints TEXT NOT NULL,
-    policy TEXT NOT NULL CHECK (policy IN ('resend', 'hold', 'look-up')),
-    state TEXT NOT NULL CHECK (state IN ('started', 'completed', 'failed')),
+    policy TEXT NOT NULL CHECK ((policy = 'resend' OR policy = 'hold' OR policy = 'look-up')),
+    state TEXT NOT NULL CHECK ((state = 'started' OR state = 'completed' OR state = 'failed')),
     version INTEGER NOT NULL CHECK (version > 0),
     generation INTEGER NOT NULL CHECK (generation >= 0),
     requests INTEGER NOT NULL CHECK (requests > 0),
@@ -105,8 +108,6 @@ CREATE TABLE effectlog_effects (
     CHECK (state <> 'started' OR open_requests > 0),
     CHECK (final = 0 OR state = 'failed')
 );
-
-CREATE INDEX effectlog_effects_unsettled ON effectlog_effects (run_id) WHERE state = 'started';
 
 CREATE TABLE effectlog_subscriptions (
     event TEXT NOT NULL,
