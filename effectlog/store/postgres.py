@@ -40,6 +40,7 @@ POLL_INTERVAL = 0.5
 """Seconds after which ``changed`` returns though nobody announced anything."""
 _TIME_LIMIT = 8.0
 _LONG_READ = 60.0
+_ROWS_PER_SECOND = 1000.0
 _QUICK_TRIES = (0.002, 0.005, 0.01, 0.02)
 _BLOCKED_FOR = 2.0
 _UP_WITHIN = 0.5
@@ -126,8 +127,8 @@ class PostgresStore:
         async with self._probe() as connection:
             begin, pooled = await postgres_schema.check_server(connection, self._sql, self.name)
             await postgres_schema.ensure_schema(connection, self._sql, self._schema, self.name)
-        self._commits.begin = self._sql[begin]
         self._pooled = pooled if self._url.pooled is None else self._url.pooled
+        self._commits.begin, self._commits.pooled = self._sql[begin], self._pooled
 
     @contextlib.asynccontextmanager
     async def _probe(self) -> Any:
@@ -232,7 +233,9 @@ class PostgresStore:
             state.wrote, news = batch.wrote, batch.news
             return outcomes
 
-        outcomes = await self._commits.run(lane, work)
+        outcomes = await self._commits.run(
+            lane, work, limit=lane.limit + _rows_of(commands) / _ROWS_PER_SECOND
+        )
         if news and self._session is not None:
             self._session.announce()
         return outcomes
@@ -364,3 +367,9 @@ class PostgresStore:
             ],
             "clock": LEASE_CLOCK,
         }
+
+
+def _rows_of(commands: Sequence[c.Command]) -> int:
+    """How many runs the commands create or remove at most, for which a batch gets more time."""
+    created = sum(len(command.runs) for command in commands if isinstance(command, c.CreateRuns))
+    return created + sum(command.limit for command in commands if isinstance(command, c.Purge))

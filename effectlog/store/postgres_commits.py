@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from effectlog.errors import StoreError
-from effectlog.store.postgres_connections import Connection, abandon
+from effectlog.store.postgres_connections import APPLICATION, Connection, abandon
 from effectlog.store.postgres_errors import (
     DIVISION_BY_ZERO,
     LostRaceError,
@@ -45,6 +45,8 @@ class Writer:
 
     id: int = field(default_factory=lambda: secrets.randbits(62))
     batch: int = 0
+    backend: int = 0
+    """The server process of its latest transaction."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,9 @@ class Commits:
         self._sql = sql
         self._name = name
         self.begin = sql["begin"]
+        self.pooled = False
+        self._orphans: set[int] = set()
+        """Server processes whose transaction we gave up, and which may not know it yet."""
         self._writers: list[Writer] = []
 
     async def run(
@@ -107,6 +112,7 @@ class Commits:
         writer = self._writers.pop() if self._writers else Writer()
         try:
             async with lane.lend(limit=limit) as connection:
+                await self._end_orphans(connection)
                 result, lost = await self._transact(connection, writer, work)
             if lost is not None:
                 await self._find_out(lane, writer, lost)
@@ -118,6 +124,7 @@ class Commits:
         self, connection: Connection, writer: Writer, work: Unit[T]
     ) -> tuple[T, Exception | None]:
         """The work's result, with the error of a COMMIT whose outcome isn't known."""
+        writer.backend = connection.get_server_pid()
         try:
             await connection.execute(self.begin)
             state = Work()
@@ -127,10 +134,19 @@ class Commits:
                 return result, None
             if writer.batch == 0:
                 await connection.execute(self._sql["add_writer"], writer.id)
-        except BaseException:
+        except BaseException as error:
+            if is_lost(error):
+                self._orphans.add(writer.backend)
             await _roll_back(connection)
             raise
         return result, await self._commit(connection, writer)
+
+    async def _end_orphans(self, connection: Connection) -> None:
+        """End transactions that were given up here: they would keep their rows locked until the server notices."""
+        while self._orphans and not self.pooled:
+            backend = self._orphans.pop()
+            if backend != connection.get_server_pid():
+                await connection.fetch(self._sql["end_backend"], backend, APPLICATION)
 
     async def _commit(self, connection: Connection, writer: Writer) -> Exception | None:
         statement = self._sql["commit"].format(writer=writer.id, batch=writer.batch + 1)
@@ -166,6 +182,7 @@ class Commits:
                 writer.batch = batch
                 return
             writer.batch = batch + 1
+            self._orphans.add(writer.backend)  # Its commit can't succeed any more, so it may be ended.
             raise _NotLandedError(lost)
         writer.id, writer.batch = Writer().id, 0
         raise StoreError(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+APPLICATION = "effectlog"
+"""How the server's list of sessions shows ours."""
 CONNECT_TIMEOUT = 5.0
 """Seconds for one attempt to connect."""
 IDLE_LIFETIME = 60.0
@@ -46,7 +48,7 @@ class Connection(Protocol):
 
 def _options(url: PostgresUrl, *, pooled: bool) -> dict[str, Any]:
     options: dict[str, Any] = {"dsn": url.dsn, "timeout": CONNECT_TIMEOUT}
-    options["server_settings"] = {"application_name": "effectlog"}
+    options["server_settings"] = {"application_name": APPLICATION}
     if pooled:
         # A transaction pooler gives each transaction another server connection, without its statements.
         options["statement_cache_size"] = 0
@@ -84,14 +86,15 @@ async def _keep_session(_: object) -> None:
 class Lane:
     """A pool of up to ``size`` connections, each lent for one transaction.
 
-    ``patience``: seconds to wait for a free connection, and for a server that is away.
+    ``patience``: seconds to wait for a free connection, and for a server that is away. ``limit``: seconds
+    that a transaction may take.
     """
 
     def __init__(self, url: PostgresUrl, *, size: int, patience: float, limit: float) -> None:
         self._url = url
         self._size = size
         self.patience = patience
-        self._limit = limit
+        self.limit = limit
         self._pool: Any = None
         self._lent = 0
 
@@ -134,7 +137,7 @@ class Lane:
         connection = await self._acquire()
         self._lent += 1
         try:
-            with time_limit(connection, limit or self._limit):
+            with time_limit(connection, limit or self.limit):
                 yield connection
         finally:
             self._lent -= 1

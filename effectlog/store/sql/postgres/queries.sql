@@ -38,11 +38,17 @@ SELECT current_setting('server_version_num')::bigint AS version,
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL synchronous_commit TO on;
 SET LOCAL lock_timeout TO '2s';
+SET LOCAL idle_in_transaction_session_timeout TO '6s';
 
 -- name: begin_remote_apply
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL synchronous_commit TO remote_apply;
 SET LOCAL lock_timeout TO '2s';
+SET LOCAL idle_in_transaction_session_timeout TO '6s';
+
+-- name: end_backend
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = $1 AND application_name = $2 AND usename = current_user;
 
 -- name: add_writer
 INSERT INTO effectlog.writers (id, batch, opened_at)

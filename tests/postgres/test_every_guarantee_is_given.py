@@ -1,0 +1,40 @@
+"""A store that breaks a rule loses work or doubles effects: the whole conformance suite, on the real server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from helpers import create, do, new_run
+
+from effectlog import commands as c
+from effectlog.store.probe import prove
+from effectlog.store.protocol import RunFilter
+from effectlog.testing.conformance import GUARANTEES, check_store
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from effectlog.store.postgres import PostgresStore
+
+
+async def test_the_store_gives_every_guarantee(open_store: Callable[..., Awaitable[PostgresStore]]) -> None:
+    store = await open_store()
+    waiting, ended = new_run(due_at=0.0), new_run()
+    await store.apply([create(waiting, key="k"), create(ended)])
+    await store.apply([c.CancelRun(ended.id)])
+    before = await store.find(RunFilter())
+    report = await check_store(open_store)
+    report.raise_if_failed()
+    assert len(report.passed) == len(GUARANTEES)
+    assert await store.find(RunFilter()) == before, "the check changed what it did not make"
+
+
+async def test_the_check_at_open_is_remembered_with_the_schema(store: PostgresStore) -> None:
+    assert await store.mark() is None
+    await prove(store)
+    mark = await store.mark()
+    assert mark is not None
+    await prove(store)
+    assert await store.find(RunFilter()) == []
+    created = await do(store, create(new_run()))
+    assert created.created
