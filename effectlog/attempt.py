@@ -7,7 +7,6 @@ outcome was handed to the engine, or ownership is lost.
 
 from __future__ import annotations
 
-import copy
 import logging
 import threading
 import time
@@ -90,7 +89,8 @@ class Attempt:
         self._completed_here: set[str] = set()
         self._warned: set[str] = set()
         self._lock = threading.RLock()
-        self._page_run = copy.copy(run.row)
+        # The rules foresee, on rows of our own, what the store will hold once an outcome is committed.
+        self._foreseen = Pages(now=0.0, lease_now=0.0, lease_clock="", runs={run.row.id: run.row})
         deadline = (
             None if task.timeout is None else utc(engine.store.clock.wall()) + timedelta(seconds=task.timeout)
         )
@@ -147,7 +147,7 @@ class Attempt:
         with self._lock:
             other = self._in_flight.get(key)
             if other is None:
-                self._in_flight[key] = InFlight(is_async=is_async)
+                self._in_flight[key] = InFlight(self._lock, is_async=is_async)
                 self._calls += 1
             return other
 
@@ -157,7 +157,7 @@ class Attempt:
             mine = self._in_flight.pop(key)
             self._calls -= 1
             callbacks, self._quiet = (self._quiet, []) if self._calls == 0 else ([], self._quiet)
-        mine.over.set_result(None)
+        mine.finish()
         for callback in callbacks:
             callback()
 
@@ -193,12 +193,10 @@ class Attempt:
     def record(self, command: c.FinishEffect) -> EffectRow:
         """Hand an outcome to the engine and foresee what the store will hold; returns that row."""
         with self._lock:
-            foreseen = copy.copy(self.journal[command.key])
-            pages = Pages(now=time.time(), lease_now=0.0, lease_clock="")
-            pages.runs[self.run_id] = self._page_run
-            pages.effects[self.run_id, command.key] = foreseen
-            finish_rule(pages, command)
-            self.journal[command.key] = foreseen
+            foreseen = self.journal[command.key]
+            self._foreseen.now = time.time()
+            self._foreseen.effects[self.run_id, command.key] = foreseen
+            finish_rule(self._foreseen, command)
             self._returned_at[command.key] = time.monotonic()
             if command.outcome is c.RequestOutcome.COMPLETED:
                 self._completed_here.add(command.key)

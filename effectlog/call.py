@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog import doubt
 from effectlog.attempt import Ending
-from effectlog.clock import utc
 from effectlog.context import Request
 from effectlog.contract import Destination, Verdict
 from effectlog.errors import (
@@ -194,13 +193,8 @@ class _Call:
 
     def request_scope(self, effect: EffectRow) -> Request:
         """What the effect's function, and a look-up, may know of the request."""
-        first = effect.first_request
         return Request(
-            self.attempt,
-            self.call.key,
-            self.spec.destination,
-            None if first is None else utc(first.wall),
-            effect.operation_id,
+            self.attempt, self.call.key, self.spec.destination, effect.first_request, effect.operation_id
         )
 
     def _request(self) -> Steps:

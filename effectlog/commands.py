@@ -30,6 +30,7 @@ class Fence:
 class CreateRuns:
     """Create runs that share one idempotency key, or return those that already have it.
 
+    ``older_scopes``: where else the key is looked for, because the task had other names once.
     With ``fence`` (enqueue inside an attempt) a fenced-out attempt creates nothing.
     """
 
@@ -38,6 +39,7 @@ class CreateRuns:
     idempotency_key: str | None = None
     fingerprints: str = "{}"
     fence: Fence | None = None
+    older_scopes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class TaskLimit:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Take up to ``limit`` due runs (or just ``run_id``, due or not) for ``lease`` seconds.
+    """Take up to ``limit`` due runs (or just ``run_id``, due or not) for ``lease`` seconds, within the tasks' limits.
 
     Runs that crashed ``SUSPECT_CRASHES`` times are claimed one at most, and only with ``suspects``.
     """
@@ -200,8 +202,12 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Store the subscriptions that a process declares; those it no longer declares stay until removed."""
+    """Replace what these tasks (by every name they have or had) are subscribed to; others' stay.
 
+    A renamed task would otherwise be run twice for each event, under either name.
+    """
+
+    tasks: tuple[str, ...]
     subscriptions: tuple[Subscription, ...]
 
 

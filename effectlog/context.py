@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from effectlog.clock import utc
 from effectlog.errors import NotInAttempt
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from effectlog.attempt import Attempt
     from effectlog.contract import Destination
+    from effectlog.rows import RequestClock
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,8 +32,13 @@ class Request:
     attempt: Attempt | None
     key: str = ""
     destination: Destination | None = None
-    first_request_at: datetime | None = None
+    first_request: RequestClock | None = None
     _operation_id: str | None = None
+
+    @property
+    def first_request_at(self) -> datetime | None:
+        """When the operation's first request was made, in UTC; None outside an attempt."""
+        return None if self.first_request is None else utc(self.first_request.wall)
 
     @property
     def operation_id(self) -> str:

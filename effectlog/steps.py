@@ -114,20 +114,39 @@ class Join:
                 f"call can't wait for it here; await the first call before making the second",
                 effect_key=self.key,
             )
-        self.other.over.result()
+        self.other.over().result()
 
     async def wait(self) -> None:
-        await asyncio.wrap_future(self.other.over)
+        await asyncio.wrap_future(self.other.over())
 
 
 class InFlight:
     """One effect call under way, for others of the same key to wait on."""
 
-    __slots__ = ("loop", "over")
+    __slots__ = ("_done", "_lock", "_over", "loop")
 
-    def __init__(self, *, is_async: bool) -> None:
-        self.over: Future[None] = Future()
+    def __init__(self, lock: threading.RLock, *, is_async: bool) -> None:
         self.loop = running_loop() if is_async else None
+        self._lock = lock
+        self._done = False
+        self._over: Future[None] | None = None
+
+    def over(self) -> Future[None]:
+        """A future that is done when the call is; made only where somebody waits."""
+        with self._lock:
+            if self._over is None:
+                self._over = Future()
+                if self._done:
+                    self._over.set_result(None)
+            return self._over
+
+    def finish(self) -> None:
+        """Say that the call is over."""
+        with self._lock:
+            self._done = True
+            over = self._over
+        if over is not None:
+            over.set_result(None)
 
 
 @dataclass(slots=True)
@@ -159,20 +178,25 @@ class Invoke:
 
     async def wait(self) -> Any:
         token = place.set(self.request)
-        began = time.monotonic()
         try:
-            async with asyncio.timeout(self.timeout):
+            if self.timeout is None:
                 return await self.function(*self.args, **self.kwargs)
-        except TimeoutError as error:
-            took = time.monotonic() - began
-            if self.timeout is not None and took >= self.timeout and not error.args:
-                raise TimeoutError(
-                    f"effect {self.name} was cancelled after {took:.3f} s (timeout={self.timeout:g}); "
-                    f"whether it happened is unknown"
-                ) from error
-            raise
+            return await self._wait_in_time(self.timeout)
         finally:
             place.reset(token)
+
+    async def _wait_in_time(self, timeout: float) -> Any:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                return await self.function(*self.args, **self.kwargs)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TimeoutError(
+                f"effect {self.name} was cancelled after {time.monotonic() - began:.3f} s (timeout={timeout:g}); "
+                f"whether it happened is unknown"
+            ) from error
 
 
 @dataclass(slots=True)

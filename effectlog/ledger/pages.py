@@ -132,7 +132,8 @@ def _add_needs(found: Needs, command: c.Command) -> None:
             if command.fence is not None:
                 found.runs.add(command.fence.run_id)
             if command.idempotency_key is not None:
-                found.keys.add((command.scope, command.idempotency_key))
+                scopes = (command.scope, *command.older_scopes)
+                found.keys.update((scope, command.idempotency_key) for scope in scopes)
         case c.MarkReleasing():
             found.runs.add(command.fence.run_id)
         case c.SettleEffect():

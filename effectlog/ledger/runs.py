@@ -26,9 +26,10 @@ def create(pages: Pages, command: c.CreateRuns) -> c.Outcome:
         owner = pages.runs.get(command.fence.run_id)
         return c.Refused(c.Refusal.NOT_OWNER, owner.state if owner else None)
     if command.idempotency_key is not None:
-        existing = pages.keys.get((command.scope, command.idempotency_key))
-        if existing is not None:
-            return c.Created(existing.run_ids, created=False, fingerprints=existing.fingerprints)
+        for scope in (command.scope, *command.older_scopes):
+            existing = pages.keys.get((scope, command.idempotency_key))
+            if existing is not None:
+                return c.Created(existing.run_ids, created=False, fingerprints=existing.fingerprints)
     run_ids = tuple(run.id for run in command.runs)
     _insert(pages, command.runs, command.scope, command.idempotency_key, command.fingerprints)
     return c.Created(run_ids, created=True, fingerprints=command.fingerprints)

@@ -326,10 +326,8 @@ class PostgresStore:
         return {row[0]: RunState(row[1]) for row in await self._rows("read_states", list(run_ids))}
 
     async def due(self, tasks: Sequence[str]) -> Due:
-        ((due_at, now),) = await self._rows("next_due", list(tasks))
-        if due_at is None:
-            return Due(now=False, next_in=None)
-        return Due(now=due_at <= now, next_in=max(0.0, due_at - now))
+        ((due, next_in),) = await self._rows("next_due", list(tasks))
+        return Due(bool(due), next_in)
 
     async def owners(self) -> dict[str, str]:
         return {row[0]: row[1] for row in await self._rows("load_owners")}

@@ -96,6 +96,7 @@ async def _perform(batch: Batch, command: c.Command) -> c.Outcome:
                 (s.event, s.task): (s.event, s.task, s.parameter, s.concurrency_key)
                 for s in command.subscriptions
             }
+            await batch.write("remove_subscriptions", list(command.tasks))
             if rows:
                 await batch.write_rows("save_subscription", list(rows.values()))
         case c.Beat():

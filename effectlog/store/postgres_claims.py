@@ -24,7 +24,7 @@ def limited_names(commands: Iterable[c.Command]) -> set[str]:
     return {
         name
         for command in commands
-        if isinstance(command, c.Claim) and command.run_id is None
+        if isinstance(command, c.Claim)
         for task in command.tasks
         if task.concurrency is not None or task.keyed
         for name in task.names
@@ -33,7 +33,10 @@ def limited_names(commands: Iterable[c.Command]) -> set[str]:
 
 async def claim(batch: Batch, command: c.Claim) -> c.Outcome:
     await batch.flush()
-    found = [command.run_id] if command.run_id else await _candidates(batch, command)
+    if command.run_id is None:
+        found = await _candidates(batch, command)
+    else:
+        found = [command.run_id] if await _fits(batch, command) else []
     if not found:
         return c.Claimed((), batch.pages.now)
     missing = set(found) - batch.pages.runs.keys()
@@ -43,6 +46,19 @@ async def claim(batch: Batch, command: c.Claim) -> c.Outcome:
     await batch.flush()
     stored = await load_whole(batch.fetch, [run.id for run in claimed])
     return c.Claimed(tuple(stored), batch.pages.now)
+
+
+async def _fits(batch: Batch, command: c.Claim) -> bool:
+    """Whether the limits of its task leave room for the run that the claim names."""
+    for task in command.tasks:
+        names = list(task.names)
+        if task.concurrency is not None:
+            ((running,),) = await batch.fetch("count_running", names)
+            if running >= task.concurrency:
+                return False
+        if task.keyed and await batch.fetch("busy_key", names, command.run_id):
+            return False
+    return True
 
 
 async def _candidates(batch: Batch, command: c.Claim) -> list[str]:

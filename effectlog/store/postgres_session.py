@@ -75,8 +75,8 @@ class Session:
         self._up = asyncio.Event()
         self._wake = asyncio.Event()
         self._pending = False
-        self.opened = 0
-        """How often a connection was opened: what a test of back-off counts."""
+        self.attempts = self.opened = 0
+        """How often a connection was tried, and had."""
         _sessions.add(self)
 
     @property
@@ -138,6 +138,7 @@ class Session:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _open(self) -> None:
+        self.attempts += 1
         connection = self._connection = await self._connect()
         self.opened += 1
         connection.add_termination_listener(self._on_end)

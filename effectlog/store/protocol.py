@@ -30,7 +30,7 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Whether a claim would find something now, and how many seconds until the next due time."""
+    """Whether runs are due now, and in how many seconds the next one becomes due that is not yet."""
 
     now: bool
     next_in: float | None

@@ -177,11 +177,9 @@ class SqliteStore:
         return {run_id: RunState(state) for run_id, state in rows}
 
     async def due(self, tasks: Sequence[str]) -> Due:
-        ((due_at,),) = await self._rows("next_due", as_json(tasks))
-        if due_at is None:
-            return Due(now=False, next_in=None)
-        wait = due_at - self._clock.wall()
-        return Due(now=wait <= 0, next_in=max(0.0, wait))
+        now = self._clock.wall()
+        ((due, next_at),) = await self._rows("next_due", as_json(tasks), now)
+        return Due(bool(due), None if next_at is None else next_at - now)
 
     async def owners(self) -> dict[str, str]:
         return dict(await self._rows("load_owners"))

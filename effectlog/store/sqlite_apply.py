@@ -53,6 +53,7 @@ def _perform(connection: sqlite3.Connection, pages: Pages, command: c.Command) -
             return _purge(connection, pages, command)
         case c.Subscribe():
             rows = [(s.event, s.task, s.parameter, s.concurrency_key) for s in command.subscriptions]
+            connection.execute(SQL["remove_subscriptions"], (as_json(command.tasks),))
             connection.executemany(SQL["save_subscription"], rows)
         case c.Beat():
             row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
@@ -107,13 +108,29 @@ def _flush(connection: sqlite3.Connection, pages: Pages) -> None:
 def _claim(connection: sqlite3.Connection, pages: Pages, command: c.Claim) -> c.Outcome:
     # What earlier commands of the batch changed must be seen by the queries below.
     _flush(connection, pages)
-    found = [command.run_id] if command.run_id else _candidates(connection, pages, command)
+    if command.run_id is None:
+        found = _candidates(connection, pages, command)
+    else:
+        found = [command.run_id] if _fits(connection, command) else []
     missing = Needs(runs=set(found) - set(pages.runs))
     _load(connection, pages, missing)
     claimed = run_rules.claim(pages, command, found)
     _flush(connection, pages)
     stored = load_runs(connection, [run.id for run in claimed])
     return c.Claimed(tuple(stored), pages.now)
+
+
+def _fits(connection: sqlite3.Connection, command: c.Claim) -> bool:
+    """Whether the limits of its task leave room for the run that the claim names."""
+    for task in command.tasks:
+        names = as_json(task.names)
+        if task.concurrency is not None:
+            (running,) = connection.execute(SQL["count_running"], (names,)).fetchone()
+            if running >= task.concurrency:
+                return False
+        if task.keyed and connection.execute(SQL["busy_key"], (names, command.run_id)).fetchone():
+            return False
+    return True
 
 
 def _candidates(connection: sqlite3.Connection, pages: Pages, command: c.Claim) -> list[str]:

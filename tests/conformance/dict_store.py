@@ -75,7 +75,7 @@ class DictStore:
     def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
         match command:
             case c.Claim():
-                found = [command.run_id] if command.run_id else self.candidates(db, pages.now, command)
+                found = self.candidates(db, pages.now, command)
                 # In the order of the claim, which a set would lose.
                 pages.changed_runs = dict.fromkeys(row.id for row in run_rules.claim(pages, command, found))  # type: ignore[assignment]
             case c.Purge():
@@ -83,7 +83,8 @@ class DictStore:
                     len([db.runs.pop(run_id) for run_id in self.purgeable(db, pages.now, command)])
                 )
             case c.Subscribe():
-                db.subscriptions |= {(s.event, s.task): s for s in command.subscriptions}
+                kept = {key: s for key, s in db.subscriptions.items() if s.task not in command.tasks}
+                db.subscriptions = kept | {(s.event, s.task): s for s in command.subscriptions}
             case c.Beat(owner):
                 before = db.workers.get(owner)
                 claimed_at = command.claimed_at or (before and before.claimed_at)
@@ -133,11 +134,17 @@ class DictStore:
 
     def candidates(self, db: Database, now: float, command: c.Claim) -> list[str]:
         rows = [run.row for run in db.runs.values()]
-        due = [row for row in rows if row.state is RunState.PENDING and row.due_at <= now]
+        pending = [row for row in rows if row.state is RunState.PENDING]
+        if command.run_id is not None:
+            due = [row for row in pending if row.id == command.run_id]
+        else:
+            due = [row for row in pending if row.due_at <= now]
         taken: list[RunRow] = []
         for row in sorted(due, key=lambda row: row.due_at):
             task = next((task for task in command.tasks if row.task in task.names), None)
-            if task is not None and len(taken) < command.limit and self.fits(db, task, row, taken, command):
+            if task is None and command.run_id is not None:
+                taken.append(row)
+            elif task is not None and len(taken) < command.limit and self.fits(db, task, row, taken, command):
                 taken.append(row)
         return [row.id for row in taken]
 
@@ -199,7 +206,7 @@ class DictStore:
         waits = [
             r.due_at - self.clock.wall() for r in rows if r.state is RunState.PENDING and r.task in tasks
         ]
-        return Due(min(waits) <= 0, max(0.0, min(waits))) if waits else Due(now=False, next_in=None)
+        return Due(any(wait <= 0 for wait in waits), min((wait for wait in waits if wait > 0), default=None))
 
     async def owners(self) -> dict[str, str]:
         rows = [run.row for run in self._shared[0].runs.values()]

@@ -74,6 +74,8 @@ async def psql(url: str) -> AsyncIterator[asyncpg.Connection]:
     try:
         yield connection
     finally:
+        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError):
+            await connection.execute("ROLLBACK")
         connection.terminate()
 
 

@@ -239,6 +239,11 @@ SELECT id, due_at, seq, crashes FROM (
 ) AS first_of_key
 WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR $4::boolean) ORDER BY due_at, seq LIMIT $3;
 
+-- name: busy_key
+SELECT busy.id FROM effectlog.runs AS mine
+JOIN effectlog.runs AS busy ON busy.concurrency_key = mine.concurrency_key
+WHERE mine.id = $2 AND busy.state = 'running' AND busy.task = ANY($1::text[]);
+
 -- name: count_running
 SELECT count(*) FROM effectlog.runs WHERE state = 'running' AND task = ANY($1::text[]);
 
@@ -273,14 +278,18 @@ ORDER BY seq DESC LIMIT $2;
 SELECT id, state FROM effectlog.runs WHERE id = ANY($1::text[]);
 
 -- name: next_due
-SELECT min(first.due_at), extract(epoch FROM clock_timestamp())::float8
-FROM unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
-    (SELECT due_at FROM effectlog.runs
-     WHERE state = 'pending' AND crashes < 2 AND task = wanted.task ORDER BY due_at LIMIT 1)
-    UNION ALL
-    (SELECT due_at FROM effectlog.runs
-     WHERE state = 'pending' AND crashes >= 2 AND task = wanted.task ORDER BY due_at LIMIT 1)
-) AS first;
+SELECT bool_or(due), min(next_due_at - now.at) FROM (SELECT extract(epoch FROM clock_timestamp())::float8 AS at) AS now
+CROSS JOIN LATERAL (
+    SELECT EXISTS (SELECT 1 FROM effectlog.runs
+                   WHERE state = 'pending' AND crashes < 2 AND task = wanted.task AND due_at <= now.at)
+        OR EXISTS (SELECT 1 FROM effectlog.runs
+                   WHERE state = 'pending' AND crashes >= 2 AND task = wanted.task AND due_at <= now.at) AS due,
+           least((SELECT min(due_at) FROM effectlog.runs
+                  WHERE state = 'pending' AND crashes < 2 AND task = wanted.task AND due_at > now.at),
+                 (SELECT min(due_at) FROM effectlog.runs
+                  WHERE state = 'pending' AND crashes >= 2 AND task = wanted.task AND due_at > now.at)) AS next_due_at
+    FROM unnest($1::text[]) AS wanted(task)
+) AS each_task;
 
 -- name: load_owners
 SELECT DISTINCT owner, lease_clock FROM effectlog.runs WHERE state = 'running';
@@ -292,6 +301,9 @@ FROM effectlog.runs
 WHERE state = 'running'
   AND ((lease_clock = $1 AND lease_expires <= extract(epoch FROM clock_timestamp())::float8)
        OR owner = ANY($2::text[]));
+
+-- name: remove_subscriptions
+DELETE FROM effectlog.subscriptions WHERE task = ANY($1::text[]);
 
 -- name: save_subscription
 INSERT INTO effectlog.subscriptions (event, task, parameter, concurrency_key)

@@ -115,6 +115,11 @@ SELECT id, due_at, seq, crashes FROM (
       )
 ) WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR ?4) ORDER BY due_at, seq LIMIT ?3;
 
+-- name: busy_key
+SELECT busy.id FROM effectlog_runs AS mine
+JOIN effectlog_runs AS busy ON busy.concurrency_key = mine.concurrency_key
+WHERE mine.id = ?2 AND busy.state = 'running' AND busy.task IN (SELECT value FROM json_each(?1));
+
 -- name: count_running
 SELECT count(*) FROM effectlog_runs WHERE state = 'running' AND task IN (SELECT value FROM json_each(?));
 
@@ -128,9 +133,13 @@ ORDER BY seq DESC LIMIT ?4;
 SELECT id, state FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: next_due
-SELECT min(due_at) FROM (
-    SELECT (SELECT min(due_at) FROM effectlog_runs WHERE state = 'pending' AND task = wanted.value) AS due_at
-    FROM json_each(?) AS wanted
+SELECT max(due), min(next_due_at) FROM (
+    SELECT EXISTS (
+               SELECT 1 FROM effectlog_runs WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2
+           ) AS due,
+           (SELECT min(due_at) FROM effectlog_runs
+            WHERE state = 'pending' AND task = wanted.value AND due_at > ?2) AS next_due_at
+    FROM json_each(?1) AS wanted
 );
 
 -- name: load_owners
@@ -142,6 +151,9 @@ SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, 
 FROM effectlog_runs
 WHERE state = 'running'
   AND ((lease_clock = ?1 AND lease_expires <= ?2) OR owner IN (SELECT value FROM json_each(?3)));
+
+-- name: remove_subscriptions
+DELETE FROM effectlog_subscriptions WHERE task IN (SELECT value FROM json_each(?));
 
 -- name: save_subscription
 INSERT INTO effectlog_subscriptions (event, task, parameter, concurrency_key) VALUES (?, ?, ?, ?)
