@@ -118,9 +118,11 @@ class EffectLog:
         await self._subscribe(registered().values())
 
     async def _subscribe(self, tasks: Iterable[TaskSpec]) -> None:
-        subscriptions = self._enqueuer.subscriptions(tasks)
-        if subscriptions:
-            await self._engine.commit(c.Subscribe(subscriptions))
+        specs = list(tasks)
+        names = tuple({name for spec in specs for name in spec.names})
+        subscriptions = self._enqueuer.subscriptions(specs)
+        if names:
+            await self._engine.commit(c.Subscribe(names, subscriptions))
 
     @property
     def sync(self) -> SyncLog:
@@ -130,6 +132,11 @@ class EffectLog:
 
             self._sync = SyncLog(self)
         return self._sync
+
+    @property
+    def administration(self) -> Administration:
+        """What the command line is built on: the same operations, with more to say about each."""
+        return self._admin
 
     # --- making runs ---------------------------------------------------------------------------
 

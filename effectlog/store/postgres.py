@@ -206,14 +206,12 @@ class PostgresStore:
         beats = all(isinstance(command, (c.Renew, c.Beat)) for command in commands)
         lane = self._beats if beats else self._users
         aside = Aside(starts=await self._starts_wait(commands))
-        until = time.monotonic() + _BLOCKED_FOR
+        begun = time.monotonic()
         pauses = iter(_QUICK_TRIES)
         while True:
             if commands and all(map(aside.takes, commands)):
-                if time.monotonic() > until:
-                    raise self._blocked_error(aside)
-                aside = Aside(starts=aside.starts and not self._session_up())
-                pauses = iter(_QUICK_TRIES[-1:])
+                await self._wait_for(aside, time.monotonic() - begun)
+                continue
             try:
                 return await self._apply_once(lane, commands, aside)
             except BlockedError as blocked:
@@ -222,6 +220,16 @@ class PostgresStore:
                     aside.runs |= blocked.run_ids
                 else:
                     await asyncio.sleep(pause)
+
+    async def _wait_for(self, aside: Aside, waited: float) -> None:
+        """Nothing of a batch can be done now: wait for a session or a moment, or give up."""
+        if waited > (self._users.patience if aside.starts else _BLOCKED_FOR):
+            raise self._blocked_error(aside)
+        if aside.starts and self._session is not None:
+            aside.starts = not await self._session.wait_up(_UP_WITHIN)
+        else:
+            aside.runs = frozenset()
+            await asyncio.sleep(_QUICK_TRIES[-1])
 
     async def _apply_once(self, lane: Lane, commands: Sequence[c.Command], aside: Aside) -> list[c.Outcome]:
         news = False
@@ -251,7 +259,7 @@ class PostgresStore:
         return not self._liveness.holds or (self._session is not None and self._session.up)
 
     def _blocked_error(self, aside: Aside) -> StoreError:
-        if aside.runs:
+        if not aside.starts:
             return StoreError(
                 f"{self.name}: run {', '.join(sorted(aside.runs))} is kept locked by somebody else's open "
                 f"transaction; find it in pg_stat_activity (state 'idle in transaction') and end it",

@@ -125,6 +125,19 @@ async def _(bench: Bench) -> None:
     equal(await bench.claim(tasks=keyed, owner="b"), [second], "a claim once the key is free")
 
 
+@topic.guarantee("the limits hold for a run claimed by its id as well")
+async def _(bench: Bench) -> None:
+    full = (c.TaskLimit((bench.name("full"),), concurrency=1),)
+    keyed = (c.TaskLimit((bench.name("keyed"),), keyed=True),)
+    for tasks, name in ((full, "full"), (keyed, "keyed")):
+        first = await bench.create(name, concurrency_key="x")
+        second = await bench.create(name, concurrency_key="x")
+        equal(await bench.claim(run_id=first, tasks=tasks), [first], "the first claim")
+        equal(await bench.claim(run_id=second, tasks=tasks, owner="b"), [], "a claim beyond the limit")
+        await bench.end(c.Fence(first, 1))
+        equal(await bench.claim(run_id=second, tasks=tasks, owner="b"), [second], "a claim once there is room")
+
+
 @topic.guarantee("runs without a concurrency key do not wait for one another")
 async def _(bench: Bench) -> None:
     ids = [await bench.create() for _ in range(3)]

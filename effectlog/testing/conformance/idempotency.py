@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from effectlog import commands as c
@@ -34,6 +35,14 @@ async def _(bench: Bench) -> None:
     for scope in ("one", "two"):
         outcome = await bench.do(_keyed(bench, scope=scope))
         expect(accepted(outcome, c.Created).created, "another scope's key was taken for its own")
+
+
+@topic.guarantee("a key is also found in the older scopes of its task")
+async def _(bench: Bench) -> None:
+    first = accepted(await bench.do(_keyed(bench, scope="old")), c.Created)
+    renamed = replace(_keyed(bench, scope="new"), older_scopes=(bench.name("older"), bench.name("old")))
+    known = accepted(await bench.do(renamed), c.Created)
+    equal((known.created, known.run_ids), (False, first.run_ids), "what the call under the new name got")
 
 
 @topic.guarantee("one batch creates one run for a key")

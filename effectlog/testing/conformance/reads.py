@@ -66,12 +66,17 @@ async def _(bench: Bench) -> None:
     )
 
 
-@topic.guarantee("subscriptions are stored once, with what an emitter needs")
+@topic.guarantee("subscriptions are stored once, with what an emitter needs, and replaced for a task's every name")
 async def _(bench: Bench) -> None:
+    before = c.Subscription(EVENT, "effectlog.conformance.old", "payload")
     wanted = c.Subscription(EVENT, "effectlog.conformance.task", "payload", "{payload.id}")
     for _ in range(2):
-        accepted(await bench.do(c.Subscribe((wanted,))), c.Done)
+        accepted(await bench.do(c.Subscribe((before.task,), (before,))), c.Done)
+    for _ in range(2):
+        accepted(await bench.do(c.Subscribe((wanted.task, before.task), (wanted,))), c.Done)
     equal(await bench.store.subscriptions(EVENT), [wanted], "the subscriptions")
+    accepted(await bench.do(c.Subscribe((bench.name("another"),), ())), c.Done)
+    equal(await bench.store.subscriptions(EVENT), [wanted], "the subscriptions, another task having none")
     equal(await bench.store.subscriptions(bench.name("event")), [], "those of another event")
 
 
