@@ -18,7 +18,7 @@ from effectlog.clock import Clock, SystemClock
 from effectlog.errors import StoreClosed, StoreError
 from effectlog.model import RunState
 from effectlog.store import mapping, postgres_schema
-from effectlog.store.postgres_apply import Aside, apply_batch
+from effectlog.store.postgres_apply import Aside, SessionLostError, apply_batch, is_start
 from effectlog.store.postgres_batch import LEASE_CLOCK, Batch, BlockedError
 from effectlog.store.postgres_claims import load_whole
 from effectlog.store.postgres_commits import Commits, Work
@@ -205,7 +205,7 @@ class PostgresStore:
     async def _apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
         beats = all(isinstance(command, (c.Renew, c.Beat)) for command in commands)
         lane = self._beats if beats else self._users
-        aside = Aside(starts=await self._starts_wait(commands))
+        aside = Aside()
         begun = time.monotonic()
         pauses = iter(_QUICK_TRIES)
         while True:
@@ -214,6 +214,8 @@ class PostgresStore:
                 continue
             try:
                 return await self._apply_once(lane, commands, aside)
+            except SessionLostError:
+                aside.starts = not await self._up_again()
             except BlockedError as blocked:
                 pause = next(pauses, None)
                 if pause is None:
@@ -225,8 +227,8 @@ class PostgresStore:
         """Nothing of a batch can be done now: wait for a session or a moment, or give up."""
         if waited > (self._users.patience if aside.starts else _BLOCKED_FOR):
             raise self._blocked_error(aside)
-        if aside.starts and self._session is not None:
-            aside.starts = not await self._session.wait_up(_UP_WITHIN)
+        if aside.starts:
+            aside.starts = not await self._up_again()
         else:
             aside.runs = frozenset()
             await asyncio.sleep(_QUICK_TRIES[-1])
@@ -236,6 +238,8 @@ class PostgresStore:
 
         async def work(connection: Connection, state: Work) -> list[c.Outcome]:
             nonlocal news
+            if not (aside.starts or self._may_start()) and any(map(is_start, commands)):
+                raise SessionLostError
             batch = Batch(connection, self._sql, self._schema)
             outcomes = await apply_batch(batch, commands, aside, verify_dead=self._session is not None)
             state.wrote, news = batch.wrote, batch.news
@@ -248,15 +252,12 @@ class PostgresStore:
             self._session.announce()
         return outcomes
 
-    async def _starts_wait(self, commands: Sequence[c.Command]) -> bool:
-        """Whether effects must not start now: an owner that lost its session may already count as dead."""
-        starts = any(isinstance(command, c.StartEffect) for command in commands)
-        if not starts or self._session_up() or self._session is None:
-            return False
-        return not await self._session.wait_up(_UP_WITHIN)
-
-    def _session_up(self) -> bool:
+    def _may_start(self) -> bool:
+        """Whether effects may start: an owner that lost its session may already count as dead."""
         return not self._liveness.holds or (self._session is not None and self._session.up)
+
+    async def _up_again(self) -> bool:
+        return self._session is None or await self._session.wait_up(_UP_WITHIN)
 
     def _blocked_error(self, aside: Aside) -> StoreError:
         if not aside.starts:

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from effectlog.store.postgres_batch import Batch
 
 
+class SessionLostError(Exception):
+    """An effect was to start while this process's session is being opened again. Nothing was done."""
+
+
+def is_start(command: c.Command) -> bool:
+    return isinstance(command, c.StartEffect)
+
+
 @dataclass(slots=True)
 class Aside:
     """What must not be touched in this try."""
@@ -31,7 +39,7 @@ class Aside:
     """No effect may start: this process's session is being opened again."""
 
     def takes(self, command: c.Command) -> bool:
-        if isinstance(command, c.StartEffect) and self.starts:
+        if self.starts and is_start(command):
             return True
         return not isinstance(command, c.Renew) and not self.runs.isdisjoint(needs((command,)).runs)
 
