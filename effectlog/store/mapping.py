@@ -25,7 +25,7 @@ _attempts = msgspec.json.Decoder(tuple[int, ...]).decode
 
 
 def _text(value: object) -> str:
-    return _encode(value).decode("ascii")
+    return _encode(value).decode()
 
 
 T = TypeVar("T")
