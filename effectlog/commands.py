@@ -213,7 +213,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """Say that a worker is alive, and when it last claimed."""
+    """Say that a worker is alive, what it can execute, and when it last claimed."""
 
     owner: str
     worker: str
@@ -221,6 +221,7 @@ class Beat:
     pid: int
     concurrency: int
     claimed_at: float | None
+    tasks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

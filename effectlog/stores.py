@@ -18,14 +18,23 @@ def resolve_store(store: Any) -> Any:
         return _sqlite(os.fspath(store))
     if not isinstance(store, str):
         return store
+    path = sqlite_path(store)
+    return _postgres(store) if path is None else _sqlite(path)
+
+
+def sqlite_path(store: str) -> str | None:
+    """The file that a path or URL names (``":memory:"`` for none), or None where it names a PostgreSQL database.
+
+    Raises ConfigurationError for an unknown URL scheme.
+    """
     scheme = urlsplit(store).scheme if "://" in store else ""
     if scheme in ("", "file"):
-        return _sqlite(store.removeprefix("file://"))
+        return store.removeprefix("file://")
     if scheme == "sqlite":
         # As elsewhere: three slashes begin a relative path, four an absolute one.
-        return _sqlite(unquote(store.removeprefix("sqlite://").removeprefix("/")) or ":memory:")
+        return unquote(store.removeprefix("sqlite://").removeprefix("/")) or ":memory:"
     if scheme in ("postgresql", "postgres"):
-        return _postgres(store)
+        return None
     raise ConfigurationError(
         f"store {scheme}://… is not known; give a path such as 'orders.db', sqlite:///orders.db or postgresql://…"
     )

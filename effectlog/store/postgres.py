@@ -349,7 +349,8 @@ class PostgresStore:
         return [c.Subscription(*row) for row in await self._rows("load_subscriptions", event)]
 
     async def workers(self) -> list[WorkerRow]:
-        return [WorkerRow(*row) for row in await self._rows("load_workers")]
+        rows = await self._rows("load_workers")
+        return [WorkerRow(*row, tasks=tuple(tasks)) for *row, tasks in rows]
 
     async def health(self) -> dict[str, object]:
         return await self._read(self._health, limit=_LONG_READ)

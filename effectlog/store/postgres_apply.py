@@ -109,7 +109,8 @@ async def _perform(batch: Batch, command: c.Command) -> c.Outcome:
                 await batch.write_rows("save_subscription", list(rows.values()))
         case c.Beat():
             row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
-            await batch.write("save_worker", *row, batch.pages.now, command.claimed_at)
+            seen = (batch.pages.now, command.claimed_at, list(command.tasks))
+            await batch.write("save_worker", *row, *seen)
         case c.Leave():
             await batch.write("remove_worker", command.owner)
         case _:

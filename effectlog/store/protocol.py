@@ -47,6 +47,7 @@ class WorkerRow:
     concurrency: int
     beat_at: float
     claimed_at: float | None
+    tasks: tuple[str, ...] = ()
 
 
 class Liveness(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import sqlite3
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -193,7 +194,8 @@ class SqliteStore:
         return [Subscription(*row) for row in await self._rows("load_subscriptions", event)]
 
     async def workers(self) -> list[WorkerRow]:
-        return [WorkerRow(*row) for row in await self._rows("load_workers")]
+        rows = await self._rows("load_workers")
+        return [WorkerRow(*row, tasks=tuple(json.loads(tasks))) for *row, tasks in rows]
 
     async def health(self) -> dict[str, object]:
         states = dict(await self._rows("count_states"))

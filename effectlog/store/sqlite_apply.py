@@ -57,7 +57,7 @@ def _perform(connection: sqlite3.Connection, pages: Pages, command: c.Command) -
             connection.executemany(SQL["save_subscription"], rows)
         case c.Beat():
             row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
-            connection.execute(SQL["save_worker"], (*row, pages.now, command.claimed_at))
+            connection.execute(SQL["save_worker"], (*row, pages.now, command.claimed_at, as_json(command.tasks)))
         case c.Leave():
             connection.execute(SQL["remove_worker"], (command.owner,))
         case _:

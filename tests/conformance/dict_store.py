@@ -96,6 +96,7 @@ class DictStore:
                     command.concurrency,
                     pages.now,
                     claimed_at,
+                    command.tasks,
                 )
             case c.Leave(owner):
                 db.workers.pop(owner, None)

@@ -123,7 +123,8 @@ CREATE TABLE effectlog.workers (
     pid BIGINT NOT NULL,
     concurrency BIGINT NOT NULL,
     beat_at DOUBLE PRECISION NOT NULL,
-    claimed_at DOUBLE PRECISION
+    claimed_at DOUBLE PRECISION,
+    tasks TEXT[] NOT NULL
 );
 
 -- Who holds which session advisory lock, and where its process can be looked up.

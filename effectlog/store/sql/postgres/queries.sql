@@ -318,16 +318,17 @@ SELECT event, task, parameter, concurrency_key FROM effectlog.subscriptions
 WHERE event = $1 ORDER BY task COLLATE "C";
 
 -- name: save_worker
-INSERT INTO effectlog.workers (owner, worker, host, pid, concurrency, beat_at, claimed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO effectlog.workers (owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (owner) DO UPDATE SET
-    beat_at = excluded.beat_at, claimed_at = coalesce(excluded.claimed_at, effectlog.workers.claimed_at);
+    beat_at = excluded.beat_at, claimed_at = coalesce(excluded.claimed_at, effectlog.workers.claimed_at),
+    tasks = excluded.tasks;
 
 -- name: remove_worker
 DELETE FROM effectlog.workers WHERE owner = $1;
 
 -- name: load_workers
-SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at FROM effectlog.workers
+SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks FROM effectlog.workers
 ORDER BY beat_at DESC;
 
 -- name: purgeable

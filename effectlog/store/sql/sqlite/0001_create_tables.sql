@@ -124,5 +124,6 @@ CREATE TABLE effectlog_workers (
     pid INTEGER NOT NULL,
     concurrency INTEGER NOT NULL,
     beat_at REAL NOT NULL,
-    claimed_at REAL
+    claimed_at REAL,
+    tasks TEXT NOT NULL
 ) WITHOUT ROWID;

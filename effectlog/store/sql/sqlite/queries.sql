@@ -164,16 +164,18 @@ ON CONFLICT (event, task) DO UPDATE SET
 SELECT event, task, parameter, concurrency_key FROM effectlog_subscriptions WHERE event = ? ORDER BY task;
 
 -- name: save_worker
-INSERT INTO effectlog_workers (owner, worker, host, pid, concurrency, beat_at, claimed_at)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO effectlog_workers (owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (owner) DO UPDATE SET
-    beat_at = excluded.beat_at, claimed_at = COALESCE(excluded.claimed_at, effectlog_workers.claimed_at);
+    beat_at = excluded.beat_at, claimed_at = COALESCE(excluded.claimed_at, effectlog_workers.claimed_at),
+    tasks = excluded.tasks;
 
 -- name: remove_worker
 DELETE FROM effectlog_workers WHERE owner = ?;
 
 -- name: load_workers
-SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at FROM effectlog_workers ORDER BY beat_at DESC;
+SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks
+FROM effectlog_workers ORDER BY beat_at DESC;
 
 -- name: purgeable
 SELECT id, scope, idempotency_key FROM effectlog_runs
