@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
 from effectlog import lease
 from effectlog.attempt import Ending
 from effectlog.codec import Codec, convert
+from effectlog.effects import declared_effect
 from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound
 from effectlog.model import Applied, NotApplied, RunRecord, RunState
 from effectlog.records import run_record
 from effectlog.run import Run, not_found
-from effectlog.store.protocol import RunFilter
 from effectlog.takeover import dead_owners
+from effectlog.upkeep import purge
 from effectlog.watch import StateWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable
     from datetime import timedelta
 
     from effectlog.engine import Engine
-    from effectlog.rows import StoredRun
-    from effectlog.spec import Annotation
+    from effectlog.rows import RunRow, StoredRun
+    from effectlog.store.protocol import RunFilter
 
 _PAGE = 500
 
@@ -42,20 +45,21 @@ class Administration:
         return run
 
     async def record(self, run_id: str) -> RunRecord:
-        return (await self._records([await self.stored(run_id)]))[0]
+        return (await self.records([await self.stored(run_id)]))[0]
 
     async def find(self, query: RunFilter) -> list[RunRecord]:
-        return await self._records(await self.engine.read(self.engine.store.find(query)))
+        return await self.records(await self.engine.read(self.engine.store.find(query)))
 
-    async def _records(self, runs: list[StoredRun]) -> list[RunRecord]:
+    async def records(self, runs: list[StoredRun]) -> list[RunRecord]:
         gone: frozenset[str] = frozenset()
         if any(run.row.state is RunState.RUNNING for run in runs):
-            gone = frozenset(row.id for row in await self.engine.read(self._lapsed()))
+            gone = frozenset(row.id for row in await self.engine.read(self.lapsed()))
         return [run_record(run, self.codec, owner_gone=run.row.id in gone) for run in runs]
 
-    async def _lapsed(self) -> list[Any]:
+    async def lapsed(self) -> list[RunRow]:
+        """The running runs that nobody owns any more; on the engine's loop."""
         store = self.engine.store
-        return list(await store.lapsed(await dead_owners(store, await store.owners())))
+        return await store.lapsed(await dead_owners(store, await store.owners()))
 
     async def _dead(self) -> frozenset[str]:
         async def ask() -> frozenset[str]:
@@ -64,17 +68,23 @@ class Administration:
         return await self.engine.read(ask())
 
     async def cancel(self, run_id: str, *, force: bool = False) -> c.RunMoved:
-        (outcome,) = await self.engine.commit(c.CancelRun(run_id, force, await self._dead()))
+        here = lease.attempts_at(run_id)
+        outcome = await self._move(c.CancelRun(run_id, force))
         if not isinstance(outcome, c.RunMoved):
             raise not_found(run_id)
         if outcome.changed:
-            lease.tell(run_id, Ending.CANCELLED if outcome.state is RunState.RUNNING else Ending.LOST)
+            ending = Ending.CANCELLED if outcome.state is RunState.RUNNING else Ending.LOST
+            for attempt in here:
+                attempt.end(ending)
         return outcome
 
     async def retry(self, run_id: str, *, force: bool = False) -> None:
-        (outcome,) = await self.engine.commit(c.RetryRun(run_id, force, await self._dead()))
+        # Those of now: what claims the run once it is pending again must not be told to go.
+        here = lease.attempts_at(run_id)
+        outcome = await self._move(c.RetryRun(run_id, force))
         if isinstance(outcome, c.RunMoved):
-            lease.tell(run_id, Ending.LOST)
+            for attempt in here:
+                attempt.end(Ending.LOST)
             return
         if not isinstance(outcome, c.Refused) or outcome.reason is c.Refusal.NOT_FOUND:
             raise not_found(run_id)
@@ -86,24 +96,43 @@ class Administration:
                 reason += "; resolve its effect in doubt instead"
         raise ActionRefused(f"run {run_id} is not retried: {reason}", run_id=run_id, reason=reason)
 
-    async def each(self, query: RunFilter, action: Any) -> tuple[list[str], dict[str, str]]:
-        """Apply an action to every run that the filter finds; those done, and why the others were not."""
+    async def _move(self, command: c.CancelRun | c.RetryRun) -> c.Outcome:
+        """Apply a command; where somebody owns the run, again with the knowledge of which owners are dead."""
+        (outcome,) = await self.engine.commit(command)
+        owned = isinstance(outcome, c.Refused | c.RunMoved) and outcome.state is RunState.RUNNING
+        if owned and (dead := await self._dead()):
+            (outcome,) = await self.engine.commit(replace(command, dead_owners=dead))
+        return outcome
+
+    async def each(
+        self, query: RunFilter, action: Callable[[str], Awaitable[object]]
+    ) -> tuple[list[str], dict[str, str]]:
+        """Apply an action to every run that the filter finds; those done, and why the others were not.
+
+        A page at a time, side by side, so that their commands share transactions.
+        """
         done: list[str] = []
         refused: dict[str, str] = {}
-        before = query.before
+        seen: set[str] = set()
+        before: str | None = None
         while True:
-            page = RunFilter(query.state, query.task, _PAGE, before)
-            runs = await self.engine.read(self.engine.store.find(page))
-            for run in runs:
-                try:
-                    await action(run.row.id)
-                except (ActionRefused, RunNotFound) as error:
-                    refused[run.row.id] = str(error)
+            runs = await self.engine.read(self.engine.store.find(replace(query, limit=_PAGE, before=before)))
+            new = [run.row.id for run in runs if run.row.id not in seen]
+            seen.update(new)
+            results = await asyncio.gather(*map(action, new), return_exceptions=True)
+            for run_id, result in zip(new, results, strict=True):
+                if not isinstance(result, BaseException):
+                    done.append(run_id)
+                elif isinstance(result, ActionRefused | RunNotFound):
+                    refused[run_id] = str(result)
                 else:
-                    done.append(run.row.id)
-            if len(runs) < _PAGE:
+                    raise result
+            if len(runs) == _PAGE:
+                before = runs[-1].row.id
+            elif before is not None and not await self.engine.read(self.engine.store.states([before])):
+                before = None  # Purged meanwhile, and nothing is older than what is not there: begin anew.
+            else:
                 return done, refused
-            before = runs[-1].row.id
 
     async def resolve(
         self,
@@ -113,7 +142,6 @@ class Administration:
         *,
         by: str,
         evidence: str | None,
-        returns: Mapping[str, Annotation],
     ) -> None:
         if not isinstance(answer, Applied | NotApplied):
             raise ConfigurationError(f"resolve takes Applied(value) or NotApplied(), not {answer!r}")
@@ -123,8 +151,8 @@ class Administration:
         effect = next((effect for effect in stored.effects if effect.key == effect_key), None)
         result = None
         if isinstance(answer, Applied):
-            annotation = returns.get(effect.name) if effect else None
-            value = convert(answer.value, annotation.value) if annotation else answer.value
+            declared = declared_effect(effect.name) if effect else None
+            value = convert(answer.value, declared.returns.value) if declared else answer.value
             result = self.codec.encode(value)
         (outcome,) = await self.engine.commit(
             c.SettleEffect(
@@ -141,15 +169,22 @@ class Administration:
         if isinstance(outcome, c.Refused):
             raise _not_in_doubt(run_id, effect_key, outcome, [e.key for e in stored.effects])
 
-    async def purge(self, older_than: timedelta, states: tuple[RunState, ...]) -> int:
-        """Remove ended runs in batches that leave room for others' writes between them."""
+    async def purge(
+        self,
+        older_than: timedelta,
+        states: tuple[RunState, ...],
+        progress: Callable[[int], object] | None = None,
+    ) -> int:
+        """Remove ended runs in batches that leave room for others' writes between them.
+
+        ``progress`` is called after each batch with how many went so far.
+        """
         total = 0
-        while True:
-            (outcome,) = await self.engine.commit(c.Purge(older_than.total_seconds(), states, _PAGE))
-            count = outcome.count if isinstance(outcome, c.Purged) else 0
+        async for count in purge(self.engine, older_than.total_seconds(), states):
             total += count
-            if count < _PAGE:
-                return total
+            if progress is not None:
+                progress(total)
+        return total
 
     def handle(self, run_id: str) -> Run[Any]:
         return Run(self, run_id)

@@ -1,9 +1,13 @@
-"""Notices user code that blocks its loop, and says which task and effect it was and for how long."""
+"""Notices user code that blocks its loop, and says which task and effect it was and for how long.
+
+Watches from the engine's thread, which no blocked loop can stop. It only tells: leases are kept elsewhere.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -13,14 +17,19 @@ if TYPE_CHECKING:
     from effectlog.engine import Engine
     from effectlog.executor import Executor
 
+logger = logging.getLogger("effectlog")
+
 
 class LoopWatch:
-    """Asks a loop for a sign of life from the engine's thread, and warns if it takes a third of the lease."""
+    """Asks a loop for signs of life, and warns if one takes a third of the lease."""
 
     def __init__(self, engine: Engine, executor: Executor, lease: float) -> None:
         self._engine = engine
         self._executor = executor
         self._lease = lease
+        # Asked so often that what blocks for a third of the lease has been asked in time.
+        self._pause = lease / 30
+        self._limit = lease / 3 - self._pause
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -37,47 +46,49 @@ class LoopWatch:
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
-        pause = self._lease / 12
         while (watched := self._loop) is not None:
-            answered = asyncio.Event()
-            here = asyncio.get_running_loop()
             asked = time.monotonic()
-
-            def answer(answered: asyncio.Event = answered, here: asyncio.AbstractEventLoop = here) -> None:
-                with contextlib.suppress(RuntimeError):
-                    here.call_soon_threadsafe(answered.set)
-
             try:
-                watched.call_soon_threadsafe(answer)
+                culprits = await self._await_answer(watched)
             except RuntimeError:
                 return  # The loop is closed.
-            culprits = await self._await_answer(answered)
             blocked = time.monotonic() - asked
-            if culprits is not None and self._loop is not None:
+            # Measured as well as timed out: what holds the interpreter lock stops this thread's timers too.
+            if blocked > self._limit and self._loop is not None:
+                culprits = culprits or self._executor.doing(watched)
                 with contextlib.suppress(RuntimeError):
                     watched.call_soon_threadsafe(_tell, culprits, blocked, self._lease)
-            await asyncio.sleep(pause)
+            await asyncio.sleep(self._pause)
 
-    async def _await_answer(self, answered: asyncio.Event) -> str | None:
+    async def _await_answer(self, watched: asyncio.AbstractEventLoop) -> str | None:
         """Wait for the sign of life; who was at work where it took too long."""
-        try:
-            async with asyncio.timeout(self._lease / 3):
-                await answered.wait()
-        except TimeoutError:
-            culprits = (
-                "; ".join(attempt.doing() for attempt in self._executor.attempts) or "code outside attempts"
-            )
-        else:
+        here = asyncio.get_running_loop()
+        answered = asyncio.Event()
+
+        def answer() -> None:
+            with contextlib.suppress(RuntimeError):
+                here.call_soon_threadsafe(answered.set)
+
+        watched.call_soon_threadsafe(answer)
+        if await _is_set_within(answered, self._limit):
             return None
-        while self._loop is not None and not answered.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await answered.wait()
+        culprits = self._executor.doing(watched)
+        logger.warning("effectlog: the event loop has been blocked for %.2f s by %s", self._limit, culprits)
+        while self._loop is not None and not await _is_set_within(answered, 1.0):
+            pass
         return culprits
 
 
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    return event.is_set()
+
+
 def _tell(culprits: str, seconds: float, lease: float) -> None:
+    kept = "was kept" if seconds < lease else "is kept as long as that thread gets to run"
     warn(
-        f"the event loop was blocked for {seconds:.2f} s while it executed {culprits}. The lease of {lease:g} s is "
-        f"renewed from another thread and was kept; move blocking code to asyncio.to_thread or a sync task"
+        f"the event loop was blocked for {seconds:.2f} s by {culprits}. The lease of {lease:g} s is renewed from "
+        f"another thread and {kept}; move blocking code to asyncio.to_thread or a sync task"
     )

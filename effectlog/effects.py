@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 
 F = TypeVar("F")
 
+_declared: dict[str, EffectSpec] = {}
+
+
+def declared_effect(name: str) -> EffectSpec | None:
+    """The effect of this stored name, if this process declares it."""
+    return _declared.get(name)
+
 
 def effect(
     key: str | Callable[..., str],
@@ -91,6 +98,7 @@ def effect(
         )
         if destination is not None:
             destination.check_operation_id()
+        _declared[spec.name] = spec
         caller = _Caller(spec, key, plain(function))
         wrapped: Any = FunctionWrapper(function, caller.call)
         return cast("F", wrapped)

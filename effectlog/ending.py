@@ -5,7 +5,7 @@ What left the body does not decide by itself, because user code may have swallow
 
 from __future__ import annotations
 
-import uuid
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,20 @@ from effectlog.errors import (
     StoreError,
 )
 from effectlog.failure import describe, storable
+from effectlog.keys import new_run_id
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 from effectlog.rows import NewRun
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
     from effectlog.codec import Codec
+    from effectlog.rows import StoredRun
     from effectlog.spec import TaskSpec
 
+logger = logging.getLogger("effectlog")
+
+MAX_DEPTH = 100
+"""How long a chain of runs that make runs may grow."""
 GIVE_BACK_DELAY = 5.0
 """Seconds before a run that this process could not go on with is offered again."""
 
@@ -114,9 +120,7 @@ def _after_error(
             outcome,
             RunState.FAILED,
             error=error,
-            on_dead=dead_letter_run(
-                attempt.task, attempt.run_id, attempt.fence.attempt, error, attempt.codec
-            ),
+            on_dead=dead_letter_run(attempt.task, attempt.run, error, attempt.codec),
         )
     return _end(attempt, outcome, RunState.PENDING, error=error, delay=retry.delay_after(errors))
 
@@ -130,20 +134,35 @@ def unreadable_arguments(attempt: Attempt, error: DecodingError | TypeError) -> 
     return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=True)
 
 
-def dead_letter_run(
-    task: TaskSpec, run_id: str, attempt: int, error: ErrorInfo, codec: Codec
-) -> NewRun | None:
+def crashed_too_often(attempt: Attempt) -> c.EndAttempt:
+    """End a run that was taken over by a worker which did not know the task, and so not its limit."""
+    crashes = attempt.run.row.crashes
+    error = ErrorInfo("effectlog.WorkerLost", f"worker lost: {crashes} attempt(s) did not end by themselves")
+    return _after_error(attempt, error, AttemptOutcome.ERROR, give_up=True)
+
+
+def dead_letter_run(task: TaskSpec, run: StoredRun, error: ErrorInfo, codec: Codec) -> NewRun | None:
     """The run of the task's ``on_dead``, to be created in the transaction that makes the dead letter."""
     if task.on_dead is None:
         return None
+    if run.depth >= MAX_DEPTH:
+        logger.error(
+            "effectlog: run %s ends a chain of %s runs, so no run of %s is made",
+            run.row.id,
+            MAX_DEPTH,
+            task.on_dead,
+        )
+        return None
     text = f"{error.type}: {error.message}"
     return NewRun(
-        id=str(uuid.uuid4()),
+        id=new_run_id(),
         task=task.on_dead,
-        args=codec.encode({"run_id": run_id, "error": text}),
+        args=codec.encode({"run_id": run.row.id, "error": text}),
         scope=f"task:{task.on_dead}",
-        idempotency_key=f"dead:{run_id}:{attempt}",
-        parent_id=run_id,
+        idempotency_key=f"dead:{run.row.id}:{run.row.attempt}",
+        parent_id=run.row.id,
+        depth=run.depth + 1,
+        correlation_id=run.correlation_id,
     )
 
 

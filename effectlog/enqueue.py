@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import json
+from collections import OrderedDict
+from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
 from effectlog.arguments import argument_fingerprints, bound, differing_parameters, encoded
 from effectlog.attempt import Ending
 from effectlog.context import here_attempt
+from effectlog.ending import MAX_DEPTH
 from effectlog.errors import ConfigurationError, EncodingError, IdempotencyConflict, NoSubscriber
 from effectlog.keys import KeyTemplate, fingerprints, new_run_id
 from effectlog.rows import NewRun
 from effectlog.run import Run
-from effectlog.tasks import options_of, registered, spec_of
+from effectlog.tasks import options_of, payload_parameter, registered, spec_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from effectlog.administration import Administration
     from effectlog.attempt import Attempt
@@ -27,8 +31,6 @@ if TYPE_CHECKING:
 
 CHUNK = 250
 """Runs in one transaction of ``enqueue_many``."""
-MAX_DEPTH = 100
-"""How long a chain of runs that make runs may grow."""
 
 
 class Enqueuer:
@@ -56,6 +58,7 @@ class Enqueuer:
             idempotency_key=options.idempotency_key,
             fingerprints=json.dumps(prints),
             fence=attempt.fence if attempt else None,
+            older_scopes=tuple(f"task:{name}" for name in spec.aliases),
         )
 
     def _new_run(
@@ -99,24 +102,16 @@ class Enqueuer:
     async def enqueue_many(
         self, task: Any, calls: Iterable[tuple[Any, ...]], idempotency_keys: Sequence[str] | None
     ) -> list[Run[Any]]:
-        keyed: Iterable[tuple[tuple[Any, ...], str | None]]
-        if idempotency_keys is None:
-            keyed = ((args, None) for args in calls)
-        else:
-            keyed = zip(calls, idempotency_keys, strict=True)
+        keyed = _with_keys(calls, idempotency_keys)
+        spec = spec_of(task)
         runs: list[Run[Any]] = []
-        iterator = iter(keyed)
-        while chunk := list(itertools.islice(iterator, CHUNK)):
+        while chunk := list(itertools.islice(keyed, CHUNK)):
             commands = [
                 self.command(task if key is None else task.with_options(idempotency_key=key), args, {})
                 for args, key in chunk
             ]
             outcomes = await self._engine.commit(*commands)
-            spec = spec_of(task)
-            runs += [
-                self.handle(spec, command, outcome)
-                for command, outcome in zip(commands, outcomes, strict=True)
-            ]
+            runs += map(self.handle, itertools.repeat(spec), commands, outcomes)
         return runs
 
     # --- events --------------------------------------------------------------------------------
@@ -178,10 +173,29 @@ class Enqueuer:
         """What these tasks subscribe to, as stored for processes that don't know them."""
         specs = {spec.name: spec for spec in tasks}
         return tuple(
-            c.Subscription(event, spec.name, _payload_parameter(spec), spec.concurrency_template)
+            c.Subscription(event, spec.name, payload_parameter(spec), spec.concurrency_template)
             for spec in specs.values()
             for event in spec.events
         )
+
+
+def _with_keys(
+    calls: Iterable[tuple[Any, ...]], keys: Sequence[str] | None
+) -> Iterator[tuple[tuple[Any, ...], str | None]]:
+    if keys is None:
+        pairs: Iterable[tuple[tuple[Any, ...], str | None]] = ((args, None) for args in calls)
+    else:
+        if isinstance(calls, Sized) and len(calls) != len(keys):
+            raise ConfigurationError(
+                f"enqueue_many: {len(calls)} calls and {len(keys)} idempotency keys; give one key a call"
+            )
+        pairs = zip(calls, keys, strict=True)
+    for args, key in pairs:
+        if not isinstance(args, tuple | list):
+            raise ConfigurationError(
+                f"enqueue_many takes one tuple of positional arguments a run, as in [(1,), (2,)], not {args!r}"
+            )
+        yield tuple(args), key
 
 
 def _check_child(attempt: Attempt, key: str | None, what: str) -> None:
@@ -209,8 +223,8 @@ def _inherit(run: NewRun, attempt: Attempt | None) -> None:
 def _concurrency_key(spec: TaskSpec, arguments: dict[str, Any]) -> str | None:
     if spec.concurrency_key is None:
         return None
-    call = _defaults(spec) | arguments
-    return spec.concurrency_key.render(call, (), call)
+    call = inspect.BoundArguments(spec.signature, OrderedDict(arguments))
+    return spec.concurrency_key.render(_defaults(spec) | arguments, call.args, call.kwargs)
 
 
 def _defaults(spec: TaskSpec) -> dict[str, Any]:
@@ -229,17 +243,6 @@ def _subscriber_key(subscription: c.Subscription, arguments: dict[str, Any]) -> 
         return None
     template = KeyTemplate(subscription.concurrency_key, _subscriber_key, arguments)
     return template.render(arguments, (), arguments)
-
-
-def _payload_parameter(spec: TaskSpec) -> str:
-    required = [p.name for p in spec.signature.parameters.values() if p.default is p.empty]
-    names = list(spec.signature.parameters)
-    if not names or len(required) > 1:
-        raise ConfigurationError(
-            f"task {spec.name} is subscribed to an event, so it takes the payload as its one required parameter; its "
-            f"signature is {spec.signature}"
-        )
-    return required[0] if required else names[0]
 
 
 def _fingerprint(event: str, payload: Any) -> str:

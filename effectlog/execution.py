@@ -15,7 +15,7 @@ from effectlog import commands as c
 from effectlog.arguments import call_arguments
 from effectlog.attempt import Ending
 from effectlog.context import place
-from effectlog.ending import BodyEnd, end_of, is_control, unreadable_arguments
+from effectlog.ending import BodyEnd, crashed_too_often, end_of, is_control, unreadable_arguments
 from effectlog.errors import ConfigurationError, DecodingError, EffectLogError, EffectLogWarning
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Execution:
         self.attempt = attempt
         self.threaded = False
         self._loop = asyncio.get_running_loop()
-        self._body: asyncio.Future[Any] | None = None
+        self.body: asyncio.Future[Any] | None = None
         self._disturbed = False
         attempt.interrupt = self._interrupt_soon
 
@@ -57,6 +57,8 @@ class Execution:
             args, kwargs = call_arguments(self.attempt.task, self.attempt.run.args, self.attempt.codec)
         except (DecodingError, TypeError) as error:
             return await self._record(unreadable_arguments(self.attempt, error))
+        if self.attempt.task.retry.ends_after_crash(self.attempt.run.row.crashes):
+            return await self._record(crashed_too_often(self.attempt))
         began = time.monotonic()
         body = await self._execute(args, kwargs)
         self._report_overrun(time.monotonic() - began, body)
@@ -74,9 +76,9 @@ class Execution:
         context.run(place.set, self.attempt)
         function = self.attempt.task.function
         if self.attempt.task.is_async:
-            self._body = self._loop.create_task(function(*args, **kwargs), context=context)
+            self.body = self._loop.create_task(function(*args, **kwargs), context=context)
         else:
-            self._body = self._start_thread(lambda: context.run(function, *args, **kwargs))
+            self.body = self._start_thread(lambda: context.run(function, *args, **kwargs))
         if self.attempt.ending is not None:
             self._interrupt(self.attempt.ending)
         await self._wait_for_body()
@@ -113,30 +115,30 @@ class Execution:
         return done
 
     async def _wait_for_body(self) -> None:
-        assert self._body is not None  # noqa: S101 - just made
+        assert self.body is not None  # noqa: S101 - just made
         timeout = self.attempt.task.timeout
-        while not self._body.done():
+        while not self.body.done():
             try:
-                await asyncio.wait({self._body}, timeout=timeout)
+                await asyncio.wait({self.body}, timeout=timeout)
             except asyncio.CancelledError:
                 # Our caller goes away: give the run back, but not before the body has stopped.
                 self.attempt.end(Ending.RELEASED)
                 if self.threaded:
                     raise
                 continue
-            if not self._body.done():
+            if not self.body.done():
                 timeout = None
                 self.attempt.end(Ending.TIMED_OUT)
 
     def _body_end(self) -> BodyEnd:
-        assert self._body is not None  # noqa: S101 - as above
-        if self._body.cancelled():
+        assert self.body is not None  # noqa: S101 - as above
+        if self.body.cancelled():
             return BodyEnd(error=asyncio.CancelledError(), disturbed=self._disturbed)
-        error = self._body.exception()
+        error = self.body.exception()
         disturbed = self._disturbed or self.attempt.refused or is_control(error)
         if error is not None:
             return BodyEnd(error=error, disturbed=disturbed)
-        value = self._body.result()
+        value = self.body.result()
         if inspect.isawaitable(value):
             if inspect.iscoroutine(value):
                 value.close()
@@ -156,7 +158,7 @@ class Execution:
             logger.debug("effectlog: the loop of an attempt is closed", exc_info=True)
 
     def _interrupt(self, ending: Ending) -> None:
-        body = self._body
+        body = self.body
         # A hold leaves by its own signal; what else is under way in the body may finish first.
         if body is None or body.done() or ending is Ending.HELD or not isinstance(body, asyncio.Task):
             return

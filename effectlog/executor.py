@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import TYPE_CHECKING
 
 from effectlog import commands as c
 from effectlog.attempt import Attempt, Ending
+from effectlog.errors import EffectLogError
 from effectlog.execution import Execution
 from effectlog.lease import Owner, trusted_until
 
@@ -19,8 +21,11 @@ if TYPE_CHECKING:
     from effectlog.rows import StoredRun
     from effectlog.spec import TaskSpec
 
+logger = logging.getLogger("effectlog")
+
 STOP_GRACE = 1.0
 """Seconds that interrupted code gets to stop before it is left behind."""
+_NAMED = 5
 
 
 class Executor:
@@ -40,6 +45,20 @@ class Executor:
     def attempts(self) -> list[Attempt]:
         """What is being executed now."""
         return [execution.attempt for execution in self._executions.values()]
+
+    @property
+    def has_suspect(self) -> bool:
+        """Whether a run that has crashed before, and may take the process along, is being executed."""
+        return any(attempt.run.row.crashes >= c.SUSPECT_CRASHES for attempt in self.attempts)
+
+    def doing(self, loop: asyncio.AbstractEventLoop) -> str:
+        """What code is at work on the loop, for people; callable from any thread."""
+        current = asyncio.current_task(loop)
+        executions = list(self._executions.values())
+        attempts = [e.attempt for e in executions if e.body is current] or [e.attempt for e in executions]
+        names = "; ".join(attempt.doing() for attempt in attempts[:_NAMED])
+        more = f" and {len(attempts) - _NAMED} more" if len(attempts) > _NAMED else ""
+        return f"{names}{more}" or "code outside attempts"
 
     def start(self, run: StoredRun, task: TaskSpec, sent: float) -> asyncio.Task[c.Outcome | None]:
         """Begin to execute a run that was claimed at ``sent`` (monotonic)."""
@@ -88,16 +107,13 @@ class Executor:
         if await self.wait(STOP_GRACE):
             return True
         marks = [c.MarkReleasing(attempt.fence) for attempt in self.attempts]
-        if marks:
+        try:
             await self._engine.commit(*marks)
+        except EffectLogError as error:
+            logger.warning("effectlog: what %s leaves behind could not be marked: %s", self.owner.name, error)
         for running in list(self._executions):
             running.cancel()
         return False
-
-
-def claim_command(owner: Owner, tasks: Mapping[str, TaskSpec], limit: int, *, suspects: bool) -> c.Claim:
-    """Ask for runs of these tasks (by every stored name)."""
-    return c.Claim(owner.id, owner.name, owner.lease, task_limits(tasks), limit, suspects)
 
 
 def task_limits(tasks: Mapping[str, TaskSpec]) -> tuple[c.TaskLimit, ...]:

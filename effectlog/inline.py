@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
 from effectlog.context import here_attempt
-from effectlog.errors import ConfigurationError
+from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.executor import Executor, task_limits
-from effectlog.model import RunState
+from effectlog.model import AttemptOutcome, RunState
 from effectlog.takeover import dead_owners, expire
 from effectlog.tasks import spec_of
-from effectlog.worker import LIVENESS_INTERVAL
 
 if TYPE_CHECKING:
     from effectlog.engine import Engine
     from effectlog.enqueue import Enqueuer
     from effectlog.lease import Owner
+    from effectlog.rows import StoredRun
     from effectlog.run import Run
-    from effectlog.spec import TaskSpec
+
+_LOOK_INTERVAL = 0.05
+"""Seconds between two looks at a run that somebody else has, or that a limit keeps waiting."""
 
 
 async def run_here(
@@ -38,62 +41,94 @@ async def run_here(
             "log.run(...) inside an attempt would hold this run's place while another one runs; call the function "
             "itself to make it part of this run, or enqueue it"
         )
-    spec = spec_of(task)
     executor = Executor(engine, enqueuer.codec, owner=owner, max_value_bytes=max_value_bytes)
-    create = enqueuer.command(task, args, kwargs)
-    sent = time.monotonic()
-    outcomes = await engine.commit(create, _claim(owner, spec, create.runs[0].id))
-    run = enqueuer.handle(spec, create, outcomes[0])
-    while True:
-        if isinstance(outcomes[-1], c.Claimed) and outcomes[-1].runs:
-            await _execute(executor, outcomes[-1], spec, sent)
-        if await _wait_for_turn(engine, enqueuer, spec, run.id):
-            return run
+    return await _Inline(engine, enqueuer, executor, task).run(enqueuer.command(task, args, kwargs))
+
+
+class _Inline:
+    """One call of ``log.run``."""
+
+    def __init__(self, engine: Engine, enqueuer: Enqueuer, executor: Executor, task: Any) -> None:
+        self._engine = engine
+        self._enqueuer = enqueuer
+        self._executor = executor
+        self._spec = spec_of(task)
+
+    async def run(self, create: c.CreateRuns) -> Run[Any]:
+        (created,), claimed, sent = await self._claim(create.runs[0].id, create)
+        run = self._enqueuer.handle(self._spec, create, created)
+        while True:
+            if claimed is not None:
+                await self._execute(claimed, sent)
+            if await self._wait_for_turn(run.id):
+                return run
+            _, claimed, sent = await self._claim(run.id)
+            if claimed is None:
+                await asyncio.sleep(
+                    _LOOK_INTERVAL
+                )  # A limit of the task keeps it waiting, or a peer was faster.
+
+    async def _claim(
+        self, run_id: str, *before: c.Command
+    ) -> tuple[list[c.Outcome], StoredRun | None, float]:
+        """Claim the run after other commands; their outcomes, the run if it was to be had, and the time of asking."""
+        owner = self._executor.owner
+        limits = task_limits({self._spec.name: self._spec})
+        claim = c.Claim(owner.id, owner.name, owner.lease, limits, 1, run_id=run_id)
         sent = time.monotonic()
-        outcomes = await engine.commit(_claim(owner, spec, run.id))
+        committing = asyncio.ensure_future(self._engine.commit(*before, claim))
+        try:
+            *outcomes, claimed = await asyncio.shield(committing)
+        except asyncio.CancelledError:
+            # The commit goes on, and nobody would execute what it claims.
+            await asyncio.shield(asyncio.ensure_future(self._give_back(committing)))
+            raise
+        taken = claimed.runs if isinstance(claimed, c.Claimed) else ()
+        return outcomes, taken[0] if taken else None, sent
 
+    async def _give_back(self, committing: asyncio.Future[list[c.Outcome]]) -> None:
+        with contextlib.suppress(EffectLogError):
+            claimed = (await committing)[-1]
+            if not isinstance(claimed, c.Claimed):
+                return
+            fences = [c.Fence(run.row.id, run.row.attempt) for run in claimed.runs]
+            released = [c.EndAttempt(f, AttemptOutcome.RELEASED, RunState.PENDING) for f in fences]
+            await self._engine.commit(*released)
 
-def _claim(owner: Owner, spec: TaskSpec, run_id: str) -> c.Claim:
-    limits = task_limits({spec.name: spec})
-    return c.Claim(owner.id, owner.name, owner.lease, limits, 1, run_id=run_id)
+    async def _execute(self, claimed: StoredRun, sent: float) -> None:
+        execution = self._executor.start(claimed, self._spec, sent)
+        try:
+            await asyncio.shield(execution)
+        except asyncio.CancelledError:
+            await self._executor.release()
+            raise
 
-
-async def _execute(executor: Executor, claimed: c.Claimed, spec: TaskSpec, sent: float) -> None:
-    execution = executor.start(claimed.runs[0], spec, sent)
-    try:
-        await asyncio.shield(execution)
-    except asyncio.CancelledError:
-        await executor.release()
-        raise
-
-
-async def _wait_for_turn(engine: Engine, enqueuer: Enqueuer, spec: TaskSpec, run_id: str) -> bool:
-    """Wait until the run has ended or is held (True), or may be claimed (False)."""
-    while True:
-        run = await enqueuer.admin.stored(run_id)
-        row = run.row
-        if row.state.ended or row.state is RunState.HELD:
-            return True
-        if row.state is RunState.PENDING:
-            wait = row.due_at - engine.store.clock.wall()
-            if wait <= 0:
+    async def _wait_for_turn(self, run_id: str) -> bool:
+        """Wait until the run has ended or is held (True), or may be claimed (False)."""
+        while True:
+            row = (await self._enqueuer.admin.stored(run_id)).row
+            if row.state.ended or row.state is RunState.HELD:
+                return True
+            if row.state is RunState.RUNNING:
+                await self._watch(run_id)
+            elif (wait := row.due_at - self._engine.store.clock.wall()) > 0:
+                await asyncio.sleep(min(wait, 1.0))
+            else:
                 return False
-            await asyncio.sleep(min(wait, 1.0))
-            continue
-        if not await _take_over(engine, enqueuer, spec, run_id):
-            await asyncio.sleep(LIVENESS_INTERVAL)
 
+    async def _watch(self, run_id: str) -> None:
+        """Wait until nobody executes the run; end the attempt of an owner that is gone."""
+        while (await self._engine.read(self._engine.store.states([run_id]))).get(run_id) is RunState.RUNNING:
+            command = await self._engine.read(self._find_gone(run_id))
+            if command is not None:
+                await self._engine.commit(command)
+                return
+            await asyncio.sleep(_LOOK_INTERVAL)
 
-async def _take_over(engine: Engine, enqueuer: Enqueuer, spec: TaskSpec, run_id: str) -> bool:
-    """End the attempt of an owner that is gone; False while it is alive."""
-
-    async def find() -> c.EndAttempt | None:
-        dead = await dead_owners(engine.store, await engine.store.owners())
-        gone = [row for row in await engine.store.lapsed(dead) if row.id == run_id]
-        return expire(gone[0], {row.task: spec for row in gone}, enqueuer.codec, dead) if gone else None
-
-    command = await engine.read(find())
-    if command is None:
-        return False
-    await engine.commit(command)
-    return True
+    async def _find_gone(self, run_id: str) -> c.EndAttempt | None:
+        """Runs on the engine's loop."""
+        store = self._engine.store
+        dead = await dead_owners(store, await store.owners())
+        gone = [row for row in await store.lapsed(dead) if row.id == run_id]
+        tasks = {row.task: self._spec for row in gone}
+        return (await expire(store, gone[0], tasks, self._enqueuer.codec, dead)) if gone else None

@@ -35,12 +35,10 @@ def trusted_until(sent: float, lease: float) -> float:
 _owners: WeakSet[Owner] = WeakSet()
 
 
-def tell(run_id: str, ending: Ending) -> None:
-    """Let an attempt at this run in this process know at once, without waiting for its heartbeat."""
-    for owner in list(_owners):
-        attempt = owner.attempt_of(run_id)
-        if attempt is not None:
-            attempt.end(ending)
+def attempts_at(run_id: str) -> list[Attempt]:
+    """The attempts at a run that are under way in this process."""
+    found = (owner.attempt_of(run_id) for owner in list(_owners))
+    return [attempt for attempt in found if attempt is not None]
 
 
 class Owner:
@@ -53,20 +51,23 @@ class Owner:
         self._engine = engine
         self._heartbeat = heartbeat
         self._attempts: dict[str, Attempt] = {}
+        self._starting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._beat_now: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         _owners.add(self)
 
     async def start(self) -> None:
-        """Begin to be alive; on return others can see it."""
+        """Begin to be alive; on return others can see it. May be called again, from any loop."""
         await self._engine.read(self._start())
 
     async def _start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._beat_now = asyncio.Event()
-        await self._engine.store.liveness.hold(self.id)
-        self._task = self._loop.create_task(self._keep())
+        if self._starting is None:
+            self._loop = asyncio.get_running_loop()
+            self._beat_now = asyncio.Event()
+            self._starting = self._loop.create_task(self._engine.store.liveness.hold(self.id))
+            self._task = self._loop.create_task(self._keep())
+        await asyncio.shield(self._starting)
 
     async def stop(self, *, stay_alive: bool = False) -> None:
         """End the heartbeat; with ``stay_alive`` the sign of life stays until the process is gone."""

@@ -199,9 +199,8 @@ class EffectLog:
     async def _own(self) -> Owner:
         if self._owner is None:
             name = f"{socket.gethostname()}:{os.getpid()}:run"
-            owner = Owner(self._engine, name=name, lease=self._lease, heartbeat=self._heartbeat)
-            self._owner = owner
-            await owner.start()
+            self._owner = Owner(self._engine, name=name, lease=self._lease, heartbeat=self._heartbeat)
+        await self._owner.start()
         return self._owner
 
     def worker(
@@ -210,13 +209,18 @@ class EffectLog:
         tasks: Sequence[Task[..., Any, Any]] | None = None,
         concurrency: int = 100,
         name: str | None = None,
+        retention: timedelta | float | None = None,
     ) -> Worker:
         """A worker that executes runs of ``tasks`` (by default of all declared ones), so many at a time.
 
-        Use it with ``async with`` (leaving drains, leaving by an exception releases) or ``serve()``.
+        Use it with ``async with`` (leaving drains, leaving by an exception releases) or ``serve()``. With
+        ``retention`` (a timedelta, or seconds) it also purges every run that ended so long ago.
         """
         if concurrency < 1:
             raise ConfigurationError(f"worker(concurrency={concurrency}): give at least 1")
+        kept = None if retention is None else _seconds(retention)
+        if kept is not None and not kept > 0:
+            raise ConfigurationError(f"worker(retention={retention!r}): give more than 0 seconds, or None")
         chosen = None if tasks is None else [spec_of(task) for task in tasks]
         return Worker(
             self._engine,
@@ -227,6 +231,7 @@ class EffectLog:
             lease=self._lease,
             heartbeat=self._heartbeat,
             max_value_bytes=self._max_value_bytes,
+            retention=kept,
             prepare=lambda: self._subscribe(_by_name(chosen).values()),
         )
 
@@ -276,7 +281,7 @@ class EffectLog:
 
         Runs with an effect in doubt stay, and so do all that have not ended. Returns how many went.
         """
-        age = older_than if isinstance(older_than, timedelta) else timedelta(seconds=older_than)
+        age = timedelta(seconds=_seconds(older_than))
         ended = tuple(candidate for candidate in RunState if candidate.ended)
         states = ended if state is None else (_state(state),)
         if not all(candidate.ended for candidate in states if candidate):
@@ -297,13 +302,17 @@ class EffectLog:
         Raises NotInDoubt where there is nothing to decide, with who decided before; RunNotFound;
         DecodingError if the value does not fit the effect's declared result.
         """
-        await self._admin.resolve(run_id, effect_key, answer, by=by, evidence=evidence, returns={})
+        await self._admin.resolve(run_id, effect_key, answer, by=by, evidence=evidence)
 
 
 def _by_name(chosen: list[TaskSpec] | None) -> Mapping[str, TaskSpec]:
     if chosen is None:
         return registered()
     return {name: spec for spec in chosen for name in spec.names}
+
+
+def _seconds(duration: timedelta | float) -> float:
+    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
 
 
 def _checked_heartbeat(lease: float, heartbeat: float | None) -> float:

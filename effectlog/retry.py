@@ -64,4 +64,4 @@ class Retry:
 
     def ends_after_crash(self, crashes: int) -> bool:
         """Whether the ``crashes``-th crash is the last one allowed."""
-        return self.max_attempts == 1 or crashes >= self.max_crashes
+        return crashes > 0 and (self.max_attempts == 1 or crashes >= self.max_crashes)

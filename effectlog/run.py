@@ -51,16 +51,21 @@ class Run(Generic[R_co]):
                 "result() can't be awaited inside an attempt: the waiting run would keep its place in the worker and "
                 "could block the one it waits for. Let the child's task go on from here, or subscribe it with on="
             )
-        stored = await self._log.stored(self.id)
-        if not (stored.row.state.ended or stored.row.state is RunState.HELD):
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._log.watch.settled(self.id)
-            except TimeoutError:
-                raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s; it goes on") from None
-            stored = await self._log.stored(self.id)
+        try:
+            async with asyncio.timeout(timeout):
+                stored = await self._settled()
+        except TimeoutError:
+            raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s; it goes on") from None
         outcome: R_co = self._outcome(stored)
         return outcome
+
+    async def _settled(self) -> StoredRun:
+        """Wait until the run has ended or is held; a ``retry`` may set it going again in between."""
+        while True:
+            stored = await self._log.stored(self.id)
+            if stored.row.state.ended or stored.row.state is RunState.HELD:
+                return stored
+            await self._log.watch.settled(self.id)
 
     def _outcome(self, run: StoredRun) -> Any:
         row = run.row

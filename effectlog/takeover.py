@@ -29,7 +29,9 @@ async def dead_owners(store: Store, owners: Mapping[str, str]) -> frozenset[str]
     return dead | (await store.liveness.dead(other, rebooted=True) if other else frozenset())
 
 
-def expire(run: RunRow, tasks: Mapping[str, TaskSpec], codec: Codec, dead: frozenset[str]) -> c.EndAttempt:
+async def expire(
+    store: Store, run: RunRow, tasks: Mapping[str, TaskSpec], codec: Codec, dead: frozenset[str]
+) -> c.EndAttempt:
     """The command that ends a gone owner's attempt: another attempt, or a dead letter after too many."""
     fence = c.Fence(run.id, run.attempt)
     how = "its process died" if run.owner in dead else "its lease ran out"
@@ -40,7 +42,9 @@ def expire(run: RunRow, tasks: Mapping[str, TaskSpec], codec: Codec, dead: froze
     )
     task = tasks.get(run.task)
     failed = task is not None and task.retry.ends_after_crash(crashes)
-    on_dead = dead_letter_run(task, run.id, run.attempt, error, codec) if task and failed else None
+    on_dead = None
+    if task is not None and failed and task.on_dead is not None and (whole := await store.get(run.id)):
+        on_dead = dead_letter_run(task, whole, error, codec)
     logger.info(
         "effectlog: run %s of %s is taken over from attempt %s: %s",
         run.id,
@@ -64,4 +68,4 @@ async def take_over(
     store: Store, tasks: Mapping[str, TaskSpec], codec: Codec, dead: frozenset[str]
 ) -> list[c.EndAttempt]:
     """The commands that end every attempt whose owner is gone."""
-    return [expire(run, tasks, codec, dead) for run in await store.lapsed(dead)]
+    return [await expire(store, run, tasks, codec, dead) for run in await store.lapsed(dead)]

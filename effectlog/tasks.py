@@ -204,6 +204,7 @@ def _declare(
         on_dead=_task_name(on_dead, stored),
         source=source_of(function),
     )
+    _check_subscriber(spec)
     register(spec)
     return Task(function, spec)
 
@@ -272,10 +273,42 @@ def _check_options(name: str, key: str | None, delay: float, at: datetime | None
         raise ConfigurationError(f"task {name}: give delay= or at=, not both")
 
 
+def _check_subscriber(spec: TaskSpec) -> None:
+    """An emitter may not know the function: what it needs must be storable with the subscription."""
+    if not spec.events:
+        return
+    parameter = payload_parameter(spec)
+    key = spec.concurrency_key
+    if key is not None and (spec.concurrency_template is None or key.fields - {parameter}):
+        raise ConfigurationError(
+            f"task {spec.name} is subscribed to an event, so its concurrency_key= is a template over its payload "
+            f"{{{parameter}}} alone: whoever emits may know nothing else of it"
+        )
+
+
+def payload_parameter(spec: TaskSpec) -> str:
+    """The parameter that takes an event's payload. Raises ConfigurationError for a signature without one."""
+    required = [p.name for p in spec.signature.parameters.values() if p.default is p.empty]
+    names = list(spec.signature.parameters)
+    if not names or len(required) > 1:
+        raise ConfigurationError(
+            f"task {spec.name} is subscribed to an event, so it takes the payload as its one required parameter; its "
+            f"signature is {spec.signature}"
+        )
+    return required[0] if required else names[0]
+
+
 def _task_name(task: Any, of: str) -> str | None:
     if task is None or isinstance(task, str):
         return task
     if isinstance(task, _Options):
+        try:
+            task.spec.signature.bind(run_id="", error="")
+        except TypeError as error:
+            raise ConfigurationError(
+                f"task {of}: on_dead={task.spec.name} is called with (run_id: str, error: str), and it takes "
+                f"{task.spec.signature}: {error}"
+            ) from None
         return task.spec.name
     raise ConfigurationError(f"task {of}: on_dead= names a durable task, not {type(task).__qualname__}")
 

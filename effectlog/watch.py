@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import time
 from typing import TYPE_CHECKING
 
 from effectlog.errors import EffectLogError
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 _PAUSE = 0.005
 """Seconds between two looks at the store, however often it changes."""
+_SHARE = 4
+"""Looks take at most one part in so many of the time, however many runs are waited for."""
+_PAUSE_AFTER_FAILURE = 0.25
 
 
 class StateWatch:
@@ -49,15 +53,23 @@ class StateWatch:
             while self._waiters:
                 await self._changed.wait()
                 self._changed.clear()
-                try:
-                    await self._tell()
-                except EffectLogError as error:
-                    if not getattr(error, "transient", False):
-                        self._fail(error)
-                await asyncio.sleep(_PAUSE)
+                await asyncio.sleep(await self._tell_or_fail())
         finally:
             self._engine.unlisten(self._changed.set)
             self._fail(None)
+
+    async def _tell_or_fail(self) -> float:
+        """Look once; gives the seconds until it may be done again."""
+        assert self._changed is not None  # noqa: S101 - set by the first waiter
+        began = time.monotonic()
+        try:
+            await self._tell()
+        except EffectLogError as error:
+            if not getattr(error, "transient", False):
+                self._fail(error)
+            self._changed.set()  # Nothing else may change before the store can be read again.
+            return _PAUSE_AFTER_FAILURE
+        return max(_PAUSE, (time.monotonic() - began) * _SHARE)
 
     async def _tell(self) -> None:
         for run_id, waiters in list(self._waiters.items()):

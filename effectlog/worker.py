@@ -1,4 +1,8 @@
-"""The thin scheduler: claims due runs, executes them on its loop, takes over from gone owners, drains."""
+"""One worker: executes runs until it is drained or released. Claiming is ``effectlog.claiming``'s business.
+
+The invariant: when it has left, whatever of it still runs is marked as its own, and nobody else gets it
+before this process is gone or the lease has ended.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,19 @@ import os
 import signal
 import socket
 import threading
-import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
 from effectlog.blocked import LoopWatch
-from effectlog.errors import EffectLogError, StoreClosed
-from effectlog.executor import Executor, claim_command
+from effectlog.claiming import Claimer
+from effectlog.errors import ConfigurationError, EffectLogError
+from effectlog.executor import Executor
 from effectlog.lease import Owner
-from effectlog.takeover import dead_owners, take_over
+from effectlog.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
     from types import TracebackType
 
     from effectlog.codec import Codec
@@ -30,10 +34,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("effectlog")
 
-LIVENESS_INTERVAL = 0.05
-"""Seconds between two looks at whether other owners' processes are gone."""
-LEASE_INTERVAL = 0.25
-"""Seconds between two looks at whether other owners' leases have run out."""
 LEAVE_WITHIN = 1.5
 """Seconds after a second signal at which ``serve`` ends the process, whatever code would not stop."""
 
@@ -52,7 +52,8 @@ class Worker:
         lease: float,
         heartbeat: float,
         max_value_bytes: int,
-        prepare: Callable[[], Any],
+        retention: float | None,
+        prepare: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._engine = engine
@@ -60,32 +61,35 @@ class Worker:
         self._tasks = tasks
         self._concurrency = concurrency
         self._heartbeat = heartbeat
+        self._retention = retention
         self._prepare = prepare
         self._owner = Owner(engine, name=self.name, lease=lease, heartbeat=heartbeat)
         self._executor = Executor(engine, codec, owner=self._owner, max_value_bytes=max_value_bytes)
         self._blocked = LoopWatch(engine, self._executor, lease)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake: asyncio.Event | None = None
-        self._claiming: asyncio.Task[None] | None = None
-        self._poked = False
-        self._stopping = False
-        self._changed = True
-        self._owners: dict[str, str] = {}
-        self._next_lease_look = 0.0
-        self._next_beat = 0.0
-        self._claimed_at: float | None = None
+        self._claimer: Claimer | None = None
+        self._upkeep: Upkeep | None = None
+        self._left: asyncio.Future[bool] | None = None
 
     # --- life ----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Worker:
-        """Begin to claim. Raises StoreClosed if the log is not open."""
-        self._loop = asyncio.get_running_loop()
-        self._wake = asyncio.Event()
+        """Begin to claim. Raises StoreClosed if the log is not open, ConfigurationError for a second time."""
+        if self._claimer is not None:
+            raise ConfigurationError(f"worker {self.name} was used before; ask log.worker(...) for a new one")
         await self._prepare()
         await self._owner.start()
-        self._blocked.start(self._loop)
-        self._engine.listen(self._poke)
-        self._claiming = self._loop.create_task(self._claim_until_stopped())
+        self._blocked.start(asyncio.get_running_loop())
+        self._claimer = Claimer(
+            self._engine, self._codec, self._executor, self._tasks, concurrency=self._concurrency
+        )
+        self._upkeep = Upkeep(
+            self._engine,
+            self._owner,
+            self._claimer,
+            concurrency=self._concurrency,
+            heartbeat=self._heartbeat,
+            retention=self._retention,
+        )
         return self
 
     async def __aexit__(
@@ -97,173 +101,108 @@ class Worker:
         else:
             await self.release()
 
-    async def drain(self, timeout: float | None = None) -> None:
-        """Claim nothing more and wait for what is being executed; after ``timeout`` seconds release the rest."""
-        await self._stop_claiming()
-        if await self._executor.wait(timeout):
-            await self._leave(stay_alive=False)
-        else:
+    async def drain(self, timeout: float | None = None) -> bool:
+        """Claim nothing more and wait for what is being executed; after ``timeout`` seconds release the rest.
+
+        True if everything was finished. A cancellation of the caller releases as well.
+        """
+        if self._claimer is not None:
+            await self._claimer.stop()
+        try:
+            finished = await self._executor.wait(timeout)
+        except asyncio.CancelledError:
             await self.release()
+            raise
+        if not finished:
+            await self.release()
+        elif self._left is None:
+            await self._leave(stay_alive=False)
+        return finished
 
     async def release(self) -> bool:
-        """Give everything back; no attempt is used up. False if code is left behind that would not stop."""
-        await self._stop_claiming()
+        """Give everything back; no attempt is used up. False if code is left behind that would not stop.
+
+        What is left behind stays this worker's until the process is gone or its lease has ended.
+        """
+        if self._left is None:
+            self._left = asyncio.ensure_future(self._release())
+        return await asyncio.shield(self._left)
+
+    async def _release(self) -> bool:
+        if self._claimer is not None:
+            await self._claimer.stop()
         stopped = await self._executor.release()
-        # Others must not take over what still runs here, so the sign of life stays with the process.
         await self._leave(stay_alive=not stopped)
         return stopped
 
     async def _leave(self, *, stay_alive: bool) -> None:
-        self._engine.unlisten(self._poke)
         self._blocked.stop()
+        if self._upkeep is not None:
+            await self._upkeep.stop()
         with contextlib.suppress(EffectLogError):
             await self._engine.commit(c.Leave(self._owner.id))
         await self._owner.stop(stay_alive=stay_alive)
 
-    async def serve(self) -> None:
+    # --- as the process's main business --------------------------------------------------------
+
+    async def serve(self, *, ready: Callable[[], object] | None = None) -> None:
         """Work until SIGTERM or SIGINT, then drain; a second signal releases.
 
-        After the second signal the process ends within 2 seconds, even where code would not stop.
+        ``ready`` is called once, when others can see the worker and it claims. After the second signal the
+        process ends within 2 seconds, even where code would not stop.
         """
-        loop = asyncio.get_running_loop()
         signals: asyncio.Queue[int] = asyncio.Queue()
-        handled = (signal.SIGTERM, signal.SIGINT)
-        for handled_signal in handled:
-            loop.add_signal_handler(handled_signal, signals.put_nowait, int(handled_signal))
-        try:
-            await self.__aenter__()
-            number = await signals.get()
+        with _handled(signals):
+            try:
+                await self.__aenter__()
+                if ready is not None:
+                    ready()
+                number = await signals.get()
+            except BaseException:
+                await self.release()
+                raise
             logger.info("effectlog: %s: signal %s, draining; once more releases", self.name, number)
-            draining = loop.create_task(self.drain())
-            again = loop.create_task(signals.get())
+            await self._drain_or_release(signals)
+
+    async def _drain_or_release(self, signals: asyncio.Queue[int]) -> None:
+        draining = asyncio.ensure_future(self.drain())
+        again = asyncio.ensure_future(signals.get())
+        try:
             await asyncio.wait({draining, again}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             again.cancel()
             if not draining.done():
+                timer = _end_process_soon()
                 draining.cancel()
-                self._end_process_soon(number)
-                await self.release()
-        finally:
-            for handled_signal in handled:
-                loop.remove_signal_handler(handled_signal)
+                if await self.release() and not _others_keep_the_process():
+                    timer.cancel()
+        if not draining.cancelled():
+            await draining
 
-    def _end_process_soon(self, number: int) -> None:
-        """Threads that will not end would keep the interpreter, so the process ends without joining them."""
-        timer = threading.Timer(LEAVE_WITHIN, os._exit, [128 + number])
-        timer.daemon = True
-        timer.start()
 
-    async def _stop_claiming(self) -> None:
-        """Let the round that is under way end: what it claims must be executed or given back."""
-        if self._claiming is None or self._wake is None:
-            return
-        self._stopping = True
-        self._wake.set()
-        await asyncio.wait({self._claiming})
+def _end_process_soon() -> threading.Timer:
+    """Code that will not end would keep the interpreter, so the process ends without waiting for it."""
+    timer = threading.Timer(LEAVE_WITHIN, os._exit, [128 + signal.SIGTERM])
+    timer.daemon = True
+    timer.start()
+    return timer
 
-    # --- claiming ------------------------------------------------------------------------------
 
-    def _poke(self) -> None:
-        """Something changed in the store; called on the engine's thread."""
-        self._changed = True
-        if not self._poked and self._loop is not None and self._wake is not None:
-            self._poked = True
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._wake.set)
+def _others_keep_the_process() -> bool:
+    """Whether a thread is alive that the interpreter would wait for, such as one of ``asyncio.to_thread``."""
+    here = (threading.main_thread(), threading.current_thread())
+    return any(not thread.daemon and thread not in here for thread in threading.enumerate())
 
-    async def _claim_until_stopped(self) -> None:
-        pause = LIVENESS_INTERVAL
-        while not self._stopping:
-            try:
-                wait = await self._look()
-                pause = LIVENESS_INTERVAL
-            except StoreClosed:
-                return
-            except EffectLogError as error:
-                logger.warning("effectlog: %s can't claim and tries again: %s", self.name, error)
-                wait = pause = min(pause * 2, 5.0)
-            except Exception:
-                logger.exception("effectlog: %s could not claim and tries again", self.name)
-                wait = pause = min(pause * 2, 5.0)
-            await self._sleep(wait)
 
-    async def _sleep(self, seconds: float) -> None:
-        assert self._wake is not None  # noqa: S101 - set before this task exists
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        self._wake.clear()
-        self._poked = False
-
-    async def _look(self) -> float:
-        """One round: take over, claim, report; gives the seconds until the next one is due."""
-        tasks = self._tasks()
-        await self._take_over(tasks)
-        next_in = await self._claim(tasks)
-        await self._beat()
-        waits = [LIVENESS_INTERVAL if len(self._owners) > 1 or self._strangers() else LEASE_INTERVAL]
-        return min(waits + ([] if next_in is None else [next_in]))
-
-    def _strangers(self) -> bool:
-        return any(owner != self._owner.id for owner in self._owners)
-
-    async def _take_over(self, tasks: Mapping[str, TaskSpec]) -> None:
-        now = time.monotonic()
-        leases_due = now >= self._next_lease_look
-        if not leases_due and not self._changed and not self._strangers():
-            return
-        commands, dead = await self._engine.read(self._find_gone(tasks, leases_due=leases_due))
-        if leases_due:
-            self._next_lease_look = now + LEASE_INTERVAL
-        if commands:
-            await self._engine.commit(*commands)
-            for owner in dead:
-                await self._engine.read(self._engine.store.liveness.forget(owner))
-            self._changed = True
-
-    async def _find_gone(
-        self, tasks: Mapping[str, TaskSpec], *, leases_due: bool
-    ) -> tuple[list[c.EndAttempt], frozenset[str]]:
-        """Runs on the engine's loop: several reads for one hop."""
-        store = self._engine.store
-        if self._changed or leases_due:
-            self._changed = False
-            self._owners = await store.owners()
-        others = {owner: clock for owner, clock in self._owners.items() if owner != self._owner.id}
-        dead = await dead_owners(store, others) if others else frozenset()
-        if not dead and not leases_due:
-            return [], dead
-        return await take_over(store, tasks, self._codec, dead), dead
-
-    async def _claim(self, tasks: Mapping[str, TaskSpec]) -> float | None:
-        names = list(tasks)
-        while not self._stopping and (free := self._concurrency - len(self._executor)) > 0:
-            due = await self._engine.read(self._engine.store.due(names))
-            if not due.now:
-                return due.next_in
-            if not await self._claim_some(tasks, free):
-                return LEASE_INTERVAL  # Due, but a limit or a suspect keeps it waiting.
-        return None
-
-    async def _claim_some(self, tasks: Mapping[str, TaskSpec], free: int) -> bool:
-        suspect_here = any(
-            attempt.run.row.crashes >= c.SUSPECT_CRASHES for attempt in self._executor.attempts
-        )
-        sent = time.monotonic()
-        command = claim_command(self._owner, tasks, min(free, 100), suspects=not suspect_here)
-        (outcome,) = await self._engine.commit(command)
-        if not isinstance(outcome, c.Claimed) or not outcome.runs:
-            return False
-        self._claimed_at = outcome.now
-        for run in outcome.runs:
-            execution = self._executor.start(run, tasks[run.row.task], sent)
-            execution.add_done_callback(lambda _: self._poke())
-        return True
-
-    async def _beat(self) -> None:
-        now = time.monotonic()
-        if now < self._next_beat:
-            return
-        self._next_beat = now + self._heartbeat
-        host, pid = socket.gethostname(), os.getpid()
-        beat = c.Beat(self._owner.id, self.name, host, pid, self._concurrency, self._claimed_at)
-        await self._engine.commit(beat)
+@contextlib.contextmanager
+def _handled(signals: asyncio.Queue[int]) -> Iterator[None]:
+    """Queue SIGTERM and SIGINT instead of dying of them."""
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, signals.put_nowait, int(number))
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -135,7 +135,9 @@ async def _(bench: Bench) -> None:
         equal(await bench.claim(run_id=first, tasks=tasks), [first], "the first claim")
         equal(await bench.claim(run_id=second, tasks=tasks, owner="b"), [], "a claim beyond the limit")
         await bench.end(c.Fence(first, 1))
-        equal(await bench.claim(run_id=second, tasks=tasks, owner="b"), [second], "a claim once there is room")
+        equal(
+            await bench.claim(run_id=second, tasks=tasks, owner="b"), [second], "a claim once there is room"
+        )
 
 
 @topic.guarantee("runs without a concurrency key do not wait for one another")

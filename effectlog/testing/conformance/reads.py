@@ -59,14 +59,17 @@ async def _(bench: Bench) -> None:
     await bench.create("b")
     both = await bench.store.due(tasks)
     expect(
-        both.now and 0.9 * _HOUR < (both.next_in or 0) <= _HOUR, f"one due and one in an hour are told as {both}"
+        both.now and 0.9 * _HOUR < (both.next_in or 0) <= _HOUR,
+        f"one due and one in an hour are told as {both}",
     )
     equal(
         await bench.store.due([bench.name("c")]), Due(now=False, next_in=None), "what is due of another task"
     )
 
 
-@topic.guarantee("subscriptions are stored once, with what an emitter needs, and replaced for a task's every name")
+@topic.guarantee(
+    "subscriptions are stored once, with what an emitter needs, and replaced for a task's every name"
+)
 async def _(bench: Bench) -> None:
     before = c.Subscription(EVENT, "effectlog.conformance.old", "payload")
     wanted = c.Subscription(EVENT, "effectlog.conformance.task", "payload", "{payload.id}")

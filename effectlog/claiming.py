@@ -1,0 +1,188 @@
+"""The claim loop of one worker: takes over from gone owners, and claims what is due while there is room.
+
+Lives on the worker's loop. It looks when the store changed, when something becomes due and at short
+intervals; it never looks for work that it has no room for. The invariant: what it claimed is executed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from effectlog import commands as c
+from effectlog.errors import EffectLogError, StoreClosed
+from effectlog.executor import task_limits
+from effectlog.takeover import dead_owners, take_over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from effectlog.codec import Codec
+    from effectlog.engine import Engine
+    from effectlog.executor import Executor
+    from effectlog.spec import TaskSpec
+
+logger = logging.getLogger("effectlog")
+
+LIVENESS_INTERVAL = 0.04
+"""Seconds between two looks at whether other owners' processes are gone, while others own runs."""
+LEASE_INTERVAL = 0.25
+"""Seconds between two looks at leases that ran out, and at work that no change has told of."""
+CLAIM_LIMIT = 100
+"""Runs of one claim at most, so that a claim never keeps a heartbeat waiting."""
+_LONGEST_PAUSE = 5.0
+
+
+class Claimer:
+    """Claims for one owner until it is told to stop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        codec: Codec,
+        executor: Executor,
+        tasks: Callable[[], Mapping[str, TaskSpec]],
+        concurrency: int,
+    ) -> None:
+        self.looked_at: float | None = None
+        """When it last looked for work and could have claimed it, by the wall clock."""
+        self._engine = engine
+        self._codec = codec
+        self._executor = executor
+        self._tasks = tasks
+        self._concurrency = concurrency
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._poked = True
+        self._owners: dict[str, str] = {}
+        self._owners_changed = True
+        self._owners_at = self._leases_at = self._claim_at = 0.0
+        engine.listen(self.poke)
+        self._running = self._loop.create_task(self._run())
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """What it can execute, by every stored name."""
+        return tuple(sorted(self._tasks()))
+
+    async def stop(self) -> None:
+        """Let the round that is under way end: what it claims must be executed."""
+        self._stopping = True
+        self._wake.set()
+        self._engine.unlisten(self.poke)
+        await asyncio.wait({self._running})
+
+    def poke(self) -> None:
+        """Something changed; callable from any thread."""
+        if not self._poked:
+            self._poked = True
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._wake.set)
+
+    async def _run(self) -> None:
+        pause = LIVENESS_INTERVAL
+        while not self._stopping:
+            try:
+                wait = await self._round()
+                pause = LIVENESS_INTERVAL
+            except StoreClosed:
+                return
+            except EffectLogError as error:
+                wait = pause = min(pause * 2, _LONGEST_PAUSE)
+                logger.warning(
+                    "effectlog: %s can't claim and tries again: %s", self._executor.owner.name, error
+                )
+            except Exception:
+                wait = pause = min(pause * 2, _LONGEST_PAUSE)
+                logger.exception("effectlog: %s could not claim and tries again", self._executor.owner.name)
+            await self._sleep(wait)
+
+    async def _sleep(self, seconds: float) -> None:
+        timer = self._loop.call_later(max(0.0, seconds), self._wake.set)
+        await self._wake.wait()
+        timer.cancel()
+        self._wake.clear()
+
+    async def _round(self) -> float:
+        """Take over, then claim; gives the seconds until the next round is due."""
+        tasks = self._tasks()
+        if self._poked:
+            self._poked = False
+            self._owners_changed = True
+            self._claim_at = 0.0  # Stays so if this round fails.
+        if await self._take_over(tasks) or time.monotonic() >= self._claim_at:
+            self._claim_at = 0.0
+            next_in = await self._claim(tasks)
+            self._claim_at = time.monotonic() + min(LEASE_INTERVAL, next_in)
+        next_look = self._owners_at + LIVENESS_INTERVAL if self._watching else self._leases_at
+        return min(next_look, self._claim_at) - time.monotonic()
+
+    # --- others' runs --------------------------------------------------------------------------
+
+    @property
+    def _watching(self) -> bool:
+        """Others own runs, or may own some by now."""
+        return self._owners_changed or any(owner != self._executor.owner.id for owner in self._owners)
+
+    async def _take_over(self, tasks: Mapping[str, TaskSpec]) -> bool:
+        now = time.monotonic()
+        leases_due = now >= self._leases_at
+        if not leases_due and not (self._watching and now >= self._owners_at + LIVENESS_INTERVAL):
+            return False
+        self._owners_at = now
+        commands, dead = await self._engine.read(self._find_gone(tasks, leases_due=leases_due))
+        if leases_due:
+            self._leases_at = now + LEASE_INTERVAL
+        if commands:
+            await self._engine.commit(*commands)
+        self._owners_changed |= bool(commands or dead)
+        for owner in dead:
+            await self._engine.read(self._engine.store.liveness.forget(owner))
+        return bool(commands)
+
+    async def _find_gone(
+        self, tasks: Mapping[str, TaskSpec], *, leases_due: bool
+    ) -> tuple[list[c.EndAttempt], frozenset[str]]:
+        """Runs on the engine's loop: several reads for one hop."""
+        store = self._engine.store
+        if self._owners_changed or leases_due:
+            self._owners_changed = False
+            self._owners = await store.owners()
+        others = {owner: clock for owner, clock in self._owners.items() if owner != self._executor.owner.id}
+        dead = await dead_owners(store, others) if others else frozenset()
+        if not dead and not leases_due:
+            return [], dead
+        return await take_over(store, tasks, self._codec, dead), dead
+
+    # --- due runs ------------------------------------------------------------------------------
+
+    async def _claim(self, tasks: Mapping[str, TaskSpec]) -> float:
+        """Claim while something is due and there is room; the seconds until more becomes due."""
+        names = list(tasks)
+        next_in = LEASE_INTERVAL
+        while not self._stopping and (free := self._concurrency - len(self._executor)) > 0:
+            due = await self._engine.read(self._engine.store.due(names))
+            next_in = LEASE_INTERVAL if due.next_in is None else due.next_in
+            # Due, but not to be had: a limit or a suspect keeps it waiting, and its end will wake us.
+            if not due.now or not await self._claim_some(tasks, free):
+                break
+        self.looked_at = self._engine.store.clock.wall()
+        return next_in
+
+    async def _claim_some(self, tasks: Mapping[str, TaskSpec], free: int) -> bool:
+        owner = self._executor.owner
+        suspects = not self._executor.has_suspect
+        limit = min(free, CLAIM_LIMIT)
+        sent = time.monotonic()
+        claim = c.Claim(owner.id, owner.name, owner.lease, task_limits(tasks), limit, suspects)
+        (outcome,) = await self._engine.commit(claim)
+        if not isinstance(outcome, c.Claimed):
+            return False
+        for run in outcome.runs:
+            execution = self._executor.start(run, tasks[run.row.task], sent)
+            execution.add_done_callback(lambda _: self.poke())
+        return bool(outcome.runs)

@@ -1,0 +1,121 @@
+"""What a worker does beside executing: says that it is alive, clears away what dead workers left, purges by age.
+
+None of it decides anything about runs that have not ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from effectlog import commands as c
+from effectlog.errors import EffectLogError, StoreClosed
+from effectlog.model import RunState
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from effectlog.claiming import Claimer
+    from effectlog.engine import Engine
+    from effectlog.lease import Owner
+
+logger = logging.getLogger("effectlog")
+
+PURGE_BATCH = 500
+"""Runs removed in one transaction."""
+UPKEEP_INTERVAL = 60.0
+"""Seconds between two rounds of clearing away and purging."""
+FORGOTTEN_AFTER = 86_400.0
+"""Seconds after which a worker that never said goodbye, and whose death nothing can prove, is not shown any more."""
+ENDED = tuple(state for state in RunState if state.ended)
+
+
+async def purge(
+    engine: Engine, older_than: float, states: tuple[RunState, ...] = ENDED
+) -> AsyncIterator[int]:
+    """Remove runs that ended ``older_than`` seconds ago, each whole; yields how many each batch removed.
+
+    Between two batches others get as long for their writes as the batch took.
+    """
+    while True:
+        began = time.monotonic()
+        (outcome,) = await engine.commit(c.Purge(older_than, states, PURGE_BATCH))
+        count = outcome.count if isinstance(outcome, c.Purged) else 0
+        yield count
+        if count < PURGE_BATCH:
+            return
+        await asyncio.sleep(time.monotonic() - began)
+
+
+class Upkeep:
+    """The side work of one worker, on its loop, until it is stopped."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        owner: Owner,
+        claimer: Claimer,
+        *,
+        concurrency: int,
+        heartbeat: float,
+        retention: float | None,
+    ) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._claimer = claimer
+        self._concurrency = concurrency
+        self._retention = retention
+        self._tasks = [
+            asyncio.create_task(self._every(heartbeat, self.beat)),
+            asyncio.create_task(self._every(min(UPKEEP_INTERVAL, retention or UPKEEP_INTERVAL), self._tidy)),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+    async def beat(self) -> None:
+        """Say that this worker is alive, what it can execute, and when it last looked for work."""
+        host, pid = socket.gethostname(), os.getpid()
+        looked_at = self._claimer.looked_at
+        tasks = self._claimer.task_names
+        beat = c.Beat(self._owner.id, self._owner.name, host, pid, self._concurrency, looked_at, tasks)
+        await self._engine.commit(beat)
+
+    async def _tidy(self) -> None:
+        gone = await self._engine.read(self._gone())
+        if gone:
+            await self._engine.commit(*map(c.Leave, gone))
+        if self._retention is not None:
+            async for _ in purge(self._engine, self._retention):
+                pass
+
+    async def _gone(self) -> list[str]:
+        """Workers that are gone and own nothing any more; runs on the engine's loop."""
+        store = self._engine.store
+        owners = await store.owners()
+        idle = {row.owner: row for row in await store.workers() if row.owner not in owners}
+        dead = await store.liveness.dead(frozenset(idle) - {self._owner.id})
+        for owner in dead:
+            await store.liveness.forget(owner)
+        old = store.clock.wall() - FORGOTTEN_AFTER
+        return [owner for owner, row in idle.items() if owner in dead or row.beat_at < old]
+
+    async def _every(self, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await action()
+            except StoreClosed:
+                return
+            except EffectLogError as error:
+                logger.warning(
+                    "effectlog: upkeep of %s failed and is tried again: %s", self._owner.name, error
+                )
+            except Exception:
+                logger.exception("effectlog: upkeep of %s failed and is tried again", self._owner.name)
+            await asyncio.sleep(seconds)
