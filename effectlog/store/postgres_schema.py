@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from effectlog.errors import EffectLogWarning, StoreRefused
 from effectlog.store.postgres_errors import NO_PRIVILEGE, sqlstate
@@ -50,32 +50,37 @@ async def check_server(connection: Connection, sql: Mapping[str, str], name: str
     Returns the name of the statement that begins a durable transaction here, and whether a
     transaction pooler stands in between.
     """
-    await connection.execute(sql["begin"])
-    try:
-        facts = await connection.fetchrow(sql["server_facts"])
-    finally:
-        await connection.execute("ROLLBACK")
-    if facts["version"] < OLDEST_SERVER:
+    server = await _facts(connection, sql["begin_read"], sql["server_facts"])
+    if server["version"] < OLDEST_SERVER:
         raise StoreRefused(
-            f"{name}: PostgreSQL {facts['version'] // 10000} is too old; 14 is the oldest that works"
+            f"{name}: PostgreSQL {server['version'] // 10000} is too old; 14 is the oldest that works"
         )
-    if facts["read_only"]:
+    if server["standby"]:
         raise StoreRefused(f"{name} is a read-only standby; name the primary's address in the URL")
-    if facts["synchronous_commit"] != "on":
-        raise StoreRefused(
-            f"{name}: synchronous_commit stays {facts['synchronous_commit']!r} though effectlog sets it on, "
-            f"so a commit that was answered could be lost; allow it to be changed"
-        )
-    if facts["fsync"] == "off":
+    if server["fsync"] == "off":
         warnings.warn(
             f"{name}: the server runs with fsync=off, so a power failure can lose whatever it acknowledged; "
             f"turn it on before trusting it with effects",
             EffectLogWarning,
             stacklevel=2,
         )
-    durable = "begin_remote_apply" if facts["default_commit"] == "remote_apply" else "begin"
+    durable = "begin_remote_apply" if server["synchronous_commit"] == "remote_apply" else "begin"
+    transaction = await _facts(connection, sql[durable], sql["transaction_facts"])
+    if transaction["synchronous_commit"] not in ("on", "remote_apply"):
+        raise StoreRefused(
+            f"{name}: synchronous_commit stays {transaction['synchronous_commit']!r} though effectlog sets it, "
+            f"so a commit that was answered could be lost; allow it to be changed"
+        )
     # A pooler hands out cancel keys of its own, so its idea of the backend differs from the backend's.
-    return durable, facts["backend"] != connection.get_server_pid()
+    return durable, transaction["backend"] != connection.get_server_pid()
+
+
+async def _facts(connection: Connection, begin: str, statement: str) -> Any:
+    await connection.execute(begin)
+    try:
+        return await connection.fetchrow(statement)
+    finally:
+        await connection.execute("ROLLBACK")
 
 
 async def ensure_schema(connection: Connection, sql: Mapping[str, str], schema: str, name: str) -> None:

@@ -1,0 +1,132 @@
+"""Gets a batch applied on PostgreSQL in spite of rows kept locked and a session lost; heartbeats never wait.
+
+Nothing here knows a rule: it decides which connection a batch takes, how long it waits, and which
+commands are set aside so that the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from effectlog import commands as c
+from effectlog.errors import StoreError
+from effectlog.store.postgres_apply import Aside, SessionLostError, apply_batch, is_start
+from effectlog.store.postgres_batch import Batch, BlockedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from effectlog.store.postgres_commits import Commits, Work
+    from effectlog.store.postgres_connections import Connection, Lane
+    from effectlog.store.postgres_liveness import PostgresLiveness
+
+_ROWS_PER_SECOND = 1000.0
+_QUICK_TRIES = (0.002, 0.005, 0.01, 0.02)
+_BLOCKED_FOR = 2.0
+_UP_WITHIN = 0.5
+
+
+class Applier:
+    """Applies batches; renewals and beats alone take the ``beats`` lane, everything else ``users``."""
+
+    def __init__(
+        self,
+        commits: Commits,
+        users: Lane,
+        beats: Lane,
+        liveness: PostgresLiveness,
+        sql: Mapping[str, str],
+        schema: str,
+        name: str,
+    ) -> None:
+        self._commits = commits
+        self._users = users
+        self._beats = beats
+        self._liveness = liveness
+        self._sql = sql
+        self._schema = schema
+        self._name = name
+
+    async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
+        beats = all(isinstance(command, (c.Renew, c.Beat)) for command in commands)
+        lane = self._beats if beats else self._users
+        aside = Aside()
+        begun = time.monotonic()
+        pauses = iter(_QUICK_TRIES)
+        while True:
+            if commands and all(map(aside.takes, commands)):
+                await self._wait_for(aside, time.monotonic() - begun)
+                continue
+            try:
+                return await self._apply_once(lane, commands, aside)
+            except SessionLostError:
+                aside.starts = not await self._up_again()
+            except BlockedError as blocked:
+                pause = next(pauses, None)
+                if pause is None:
+                    aside.runs |= blocked.run_ids
+                else:
+                    await asyncio.sleep(pause)
+
+    async def _wait_for(self, aside: Aside, waited: float) -> None:
+        """Nothing of a batch can be done now: wait for a session or a moment, or give up."""
+        if waited > (self._users.patience if aside.starts else _BLOCKED_FOR):
+            raise self._blocked_error(aside)
+        if aside.starts:
+            aside.starts = not await self._up_again()
+        else:
+            aside.runs = frozenset()
+            await asyncio.sleep(_QUICK_TRIES[-1])
+
+    async def _apply_once(self, lane: Lane, commands: Sequence[c.Command], aside: Aside) -> list[c.Outcome]:
+        news = False
+
+        async def work(connection: Connection, state: Work) -> list[c.Outcome]:
+            nonlocal news
+            if not (aside.starts or self._may_start()) and any(map(is_start, commands)):
+                raise SessionLostError
+            batch = Batch(connection, self._sql, self._schema)
+            outcomes = await apply_batch(
+                batch, commands, aside, verify_dead=self._liveness.session is not None
+            )
+            state.wrote, news = batch.wrote, batch.news
+            return outcomes
+
+        outcomes = await self._commits.run(
+            lane, work, limit=lane.limit + _rows_of(commands) / _ROWS_PER_SECOND
+        )
+        if news and self._liveness.session is not None:
+            self._liveness.session.announce()
+        return outcomes
+
+    def _may_start(self) -> bool:
+        """Whether effects may start: an owner that lost its session may already count as dead."""
+        session = self._liveness.session
+        return session is None or session.up or not self._liveness.holds
+
+    async def _up_again(self) -> bool:
+        session = self._liveness.session
+        return session is None or await session.wait_up(_UP_WITHIN)
+
+    def _blocked_error(self, aside: Aside) -> StoreError:
+        if not aside.starts:
+            return StoreError(
+                f"{self._name}: run {', '.join(sorted(aside.runs))} is kept locked by somebody else's open "
+                f"transaction; find it in pg_stat_activity (state 'idle in transaction') and end it",
+                transient=True,
+                reason="run locked",
+            )
+        return StoreError(
+            f"{self._name}: this process lost its session with the server, and starts no effect before "
+            f"it has one again",
+            transient=True,
+            reason="session lost",
+        )
+
+
+def _rows_of(commands: Sequence[c.Command]) -> int:
+    """How many runs the commands create or remove at most, for which a batch gets more time."""
+    created = sum(len(command.runs) for command in commands if isinstance(command, c.CreateRuns))
+    return created + sum(command.limit for command in commands if isinstance(command, c.Purge))
