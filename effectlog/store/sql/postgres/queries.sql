@@ -28,11 +28,12 @@ FROM (SELECT key FROM unnest($1::bigint[]) AS asked(key) ORDER BY key) AS wanted
 
 -- name: server_facts
 SELECT current_setting('server_version_num')::bigint AS version,
-       pg_backend_pid() AS backend,
-       pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean AS read_only,
-       current_setting('synchronous_commit') AS synchronous_commit,
-       (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS default_commit,
+       pg_is_in_recovery() AS standby,
+       (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS synchronous_commit,
        current_setting('fsync') AS fsync;
+
+-- name: transaction_facts
+SELECT pg_backend_pid() AS backend, current_setting('synchronous_commit') AS synchronous_commit;
 
 -- name: begin
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
