@@ -14,6 +14,7 @@ from effectlog.ledger import runs as run_rules
 from effectlog.ledger.execute import execute
 from effectlog.ledger.pages import KeyRow, Needs, Pages, needs
 from effectlog.store import mapping
+from effectlog.store.sqlite_rows import write_rows
 from effectlog.store.statements import statements
 
 if TYPE_CHECKING:
@@ -52,12 +53,16 @@ def _perform(connection: sqlite3.Connection, pages: Pages, command: c.Command) -
         case c.Purge():
             return _purge(connection, pages, command)
         case c.Subscribe():
-            rows = [(s.event, s.task, s.parameter, s.concurrency_key) for s in command.subscriptions]
+            rows: list[mapping.Columns] = [
+                (s.event, s.task, s.parameter, s.concurrency_key) for s in command.subscriptions
+            ]
             connection.execute(SQL["remove_subscriptions"], (as_json(command.tasks),))
-            connection.executemany(SQL["save_subscription"], rows)
+            _write(connection, "save_subscription", rows)
         case c.Beat():
             row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
-            connection.execute(SQL["save_worker"], (*row, pages.now, command.claimed_at, as_json(command.tasks)))
+            connection.execute(
+                SQL["save_worker"], (*row, pages.now, command.claimed_at, as_json(command.tasks))
+            )
         case c.Leave():
             connection.execute(SQL["remove_worker"], (command.owner,))
         case _:
@@ -85,24 +90,27 @@ def _load(connection: sqlite3.Connection, pages: Pages, wanted: Needs) -> None:
 
 def _flush(connection: sqlite3.Connection, pages: Pages) -> None:
     if pages.new_runs:
-        rows = [mapping.run_insert(run, pages.now) for run in pages.new_runs]
-        connection.executemany(SQL["insert_run"], rows)
+        _write(connection, "insert_run", [mapping.run_insert(run, pages.now) for run in pages.new_runs])
     if pages.new_keys:
         keys = [
             (scope, key, json.dumps(row.run_ids), row.fingerprints) for (scope, key), row in pages.new_keys
         ]
-        connection.executemany(SQL["insert_key"], keys)
+        _write(connection, "insert_key", keys)
     if pages.begun:
-        connection.executemany(SQL["insert_attempt"], map(mapping.attempt_insert, pages.begun))
+        _write(connection, "insert_attempt", [mapping.attempt_insert(attempt) for attempt in pages.begun])
     if pages.ended:
-        connection.executemany(SQL["end_attempt"], map(mapping.attempt_end, pages.ended))
+        _write(connection, "end_attempt", [mapping.attempt_end(attempt) for attempt in pages.ended])
     if pages.changed_effects:
         effects = [mapping.effect_columns(pages.effects[key]) for key in pages.changed_effects]
-        connection.executemany(SQL["save_effect"], effects)
+        _write(connection, "save_effect", effects)
     if pages.changed_runs:
         updates = [mapping.run_update(pages.runs[run_id]) for run_id in pages.changed_runs]
-        connection.executemany(SQL["update_run"], updates)
+        _write(connection, "update_run", updates)
     pages.clear_changes()
+
+
+def _write(connection: sqlite3.Connection, name: str, rows: list[mapping.Columns]) -> None:
+    write_rows(connection, SQL[name], rows)
 
 
 def _claim(connection: sqlite3.Connection, pages: Pages, command: c.Claim) -> c.Outcome:

@@ -52,18 +52,25 @@ VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 INSERT INTO effectlog_idempotency_keys (scope, idempotency_key, run_ids, fingerprints) VALUES (?, ?, ?, ?);
 
 -- name: update_run
-UPDATE effectlog_runs SET state = ?, due_at = ?, attempt = ?, attempt_outcome = ?, owner = ?, lease_expires = ?,
-                lease_clock = ?, releasing = ?, errors = ?, crashes = ?, cancel_requested = ?,
-                finished_at = ?, error_type = ?, error_message = ?, error_traceback = ?,
-                result = COALESCE(?, result)
-WHERE id = ?;
+UPDATE effectlog_runs SET
+    state = new.column1, due_at = new.column2, attempt = new.column3, attempt_outcome = new.column4,
+    owner = new.column5, lease_expires = new.column6, lease_clock = new.column7,
+    releasing = new.column8, errors = new.column9, crashes = new.column10,
+    cancel_requested = new.column11, finished_at = new.column12, error_type = new.column13,
+    error_message = new.column14, error_traceback = new.column15,
+    result = COALESCE(new.column16, result)
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS new
+WHERE effectlog_runs.id = new.column17;
 
 -- name: insert_attempt
 INSERT INTO effectlog_attempts (run_id, number, owner, worker, started_at) VALUES (?, ?, ?, ?, ?);
 
 -- name: end_attempt
-UPDATE effectlog_attempts SET ended_at = ?, outcome = ?, error_type = ?, error_message = ?, error_traceback = ?
-WHERE run_id = ? AND number = ?;
+UPDATE effectlog_attempts SET
+    ended_at = new.column1, outcome = new.column2, error_type = new.column3,
+    error_message = new.column4, error_traceback = new.column5
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS new
+WHERE effectlog_attempts.run_id = new.column6 AND effectlog_attempts.number = new.column7;
 
 -- name: save_effect
 INSERT INTO effectlog_effects (run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
