@@ -276,7 +276,7 @@ class PostgresStore:
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows("load_workers")
-        return [WorkerRow(*row, tasks=tuple(tasks)) for *row, tasks in rows]
+        return [WorkerRow(*(*row[:-1], tuple(row[-1]))) for row in rows]
 
     async def health(self) -> dict[str, object]:
         return await self._read(self._health, limit=_LONG_READ)

@@ -195,7 +195,7 @@ class SqliteStore:
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows("load_workers")
-        return [WorkerRow(*row, tasks=tuple(json.loads(tasks))) for *row, tasks in rows]
+        return [WorkerRow(*(*row[:-1], tuple(json.loads(row[-1])))) for row in rows]
 
     async def health(self) -> dict[str, object]:
         states = dict(await self._rows("count_states"))

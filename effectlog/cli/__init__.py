@@ -1,0 +1,69 @@
+"""The command line: ``effectlog``, and ``python -m effectlog``.
+
+Every command is a thin program on the public face. Exit status: 0, 1 (it failed; one line on standard
+error), 2 (it was called wrongly).
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import version
+from typing import Any
+
+import click
+
+from effectlog.cli.deciding import cancel, resolve, retry
+from effectlog.cli.looking import runs, show
+from effectlog.cli.making import emit, enqueue
+from effectlog.cli.options import Failure
+from effectlog.cli.serving import worker
+from effectlog.cli.upkeep import check_store, demo, doctor, migrate, purge
+from effectlog.errors import EffectLogError
+
+
+class _Commands(click.Group):
+    """A group whose failures are one line for people, never a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except (EffectLogError, TypeError) as error:
+            raise Failure(str(error)) from error
+        except Exception as error:
+            raise Failure(f"{type(error).__name__}: {error}") from error
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("effectlog"), prog_name="effectlog")
+def _effectlog() -> None:
+    """Durable tasks and journaled side effects for ordinary Python functions."""
+    # What the log has to say while a command runs belongs to workers; here the command's own line says it.
+    logging.getLogger("effectlog").addHandler(logging.NullHandler())
+
+
+for _command in (
+    demo,
+    worker,
+    enqueue,
+    emit,
+    runs,
+    show,
+    resolve,
+    retry,
+    cancel,
+    purge,
+    migrate,
+    doctor,
+    check_store,
+):
+    _effectlog.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit status."""
+    _effectlog(prog_name="effectlog")

@@ -1,0 +1,119 @@
+"""One run as text for people: what it is, its attempts, its effects, and what to decide."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from effectlog.cli.doubts import Doubt, doubt_lines
+from effectlog.cli.jsonable import jsonable
+from effectlog.cli.text import Column, ago, moment, one_line, printable, shortened, span, table, width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from effectlog.clock import Clock
+    from effectlog.model import AttemptRecord, EffectRecord, ErrorInfo, RunRecord
+    from effectlog.rows import StoredRun
+
+_ATTEMPTS = (
+    Column("ATTEMPT", right=True),
+    Column("OUTCOME"),
+    Column("STARTED"),
+    Column("TOOK", right=True),
+    Column("WORKER", flexible=True),
+    Column("ERROR", flexible=True),
+)
+_EFFECTS = (
+    Column("EFFECT", flexible=True),
+    Column("STATE"),
+    Column("REQUESTS", right=True),
+    Column("ATTEMPT", right=True),
+    Column("FIRST REQUEST"),
+    Column("RESULT OR ERROR", flexible=True),
+)
+_TRACEBACK_LINES = 12
+
+
+def described(record: RunRecord, stored: StoredRun, clock: Clock, store: str) -> str:
+    """The whole text; ``store`` is the option that the suggested commands need."""
+    parts = ["\n".join(_head(record))]
+    if record.attempts:
+        parts.append(table(_ATTEMPTS, [_attempt(attempt) for attempt in record.attempts]))
+    if record.effects:
+        parts.append(table(_EFFECTS, [_effect(effect) for effect in record.effects]))
+    parts += [block for effect in record.effects if (block := "\n".join(_notes(effect)))]
+    rows = {row.key: row for row in stored.effects}
+    doubts = [Doubt(record, effect, rows[effect.key]) for effect in record.effects if effect.in_doubt]
+    parts += ["\n".join(doubt_lines(doubt, clock, store)) for doubt in doubts]
+    if record.error is not None and record.error.traceback:
+        parts.append("\n".join(_traceback(record.error)))
+    return "\n\n".join(parts)
+
+
+def _head(record: RunRecord) -> Iterator[str]:
+    facts: list[tuple[str, Any]] = [
+        ("run", record.id),
+        ("task", record.task),
+        ("state", record.state + (" (a dead letter)" if record.dead_letter else "")),
+        ("args", ", ".join(f"{name}={_shown(value)}" for name, value in jsonable(record)["args"].items())),
+        ("result", _value(record.result) if record.state == "succeeded" else None),
+        ("error", record.error and f"{record.error.type}: {record.error.message}"),
+        ("key", record.idempotency_key),
+        ("correlation", record.correlation_id),
+        ("parent", record.parent_id),
+        ("created", f"{moment(record.created_at)} ({ago(record.created_at)})"),
+        ("due", f"{moment(record.due_at)} ({ago(record.due_at)})" if record.state == "pending" else None),
+        ("finished", record.finished_at and f"{moment(record.finished_at)} ({ago(record.finished_at)})"),
+    ]
+    for name, fact in facts:
+        if fact:
+            yield f"{name:<12}{shortened(one_line(fact), 20 * width())}"
+
+
+def _value(value: object) -> str:
+    return _shown(jsonable(value))
+
+
+def _shown(plain: object) -> str:
+    return json.dumps(plain, ensure_ascii=False)
+
+
+def _attempt(attempt: AttemptRecord) -> tuple[object, ...]:
+    took = None if attempt.ended_at is None else (attempt.ended_at - attempt.started_at).total_seconds()
+    error = attempt.error and f"{attempt.error.type}: {attempt.error.message}"
+    return (
+        attempt.number,
+        attempt.outcome or "under way",
+        moment(attempt.started_at),
+        "" if took is None else span(took),
+        attempt.worker,
+        error,
+    )
+
+
+def _effect(effect: EffectRecord) -> tuple[object, ...]:
+    state = "in doubt" if effect.in_doubt else str(effect.state) + (" for good" if effect.final else "")
+    if effect.state == "completed":
+        outcome = _value(effect.result)
+    else:
+        outcome = f"{effect.error.type}: {effect.error.message}" if effect.error else ""
+    return (effect.key, state, effect.requests, effect.attempt, moment(effect.started_at), outcome)
+
+
+def _notes(effect: EffectRecord) -> Iterator[str]:
+    """Who decided an effect, and what was kept as evidence. A doubt tells its own."""
+    if effect.in_doubt or not (effect.resolved_by or effect.evidence):
+        return
+    yield one_line(effect.key)
+    if effect.resolved_by:
+        yield f"  decided by  {one_line(effect.resolved_by)}"
+    for line in (effect.evidence or "").splitlines():
+        yield f"  evidence    {printable(line)}"
+
+
+def _traceback(error: ErrorInfo) -> Iterator[str]:
+    lines = error.traceback.rstrip().splitlines()
+    if len(lines) > _TRACEBACK_LINES:
+        yield f"… {len(lines) - _TRACEBACK_LINES} lines; all of them with --json"
+    yield from (printable(line) for line in lines[-_TRACEBACK_LINES:])

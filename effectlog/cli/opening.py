@@ -1,0 +1,41 @@
+"""Opening the store that a command works on. A command that only reads never makes one."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from effectlog.errors import ConfigurationError, StoreRefused
+from effectlog.log import EffectLog
+from effectlog.stores import sqlite_path
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+T = TypeVar("T")
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a command's coroutine to its end."""
+    return asyncio.run(coroutine)
+
+
+@asynccontextmanager
+async def open_log(store: str, *, create: bool = False, **options: Any) -> AsyncIterator[EffectLog]:
+    """The log on this store, closed at the end; without ``create`` a missing file is an error."""
+    check(store, create=create)
+    async with EffectLog(store, **options) as log:
+        yield log
+
+
+def check(store: str, *, create: bool) -> None:
+    """Refuse a store that no command can work on: one in memory, or a missing file without ``create``."""
+    path = sqlite_path(store)
+    if path == ":memory:":
+        raise ConfigurationError("a store in memory is gone with its process; give a file or a database")
+    if path is not None and not create and not Path(path).exists():
+        raise StoreRefused(
+            f"there is no store at {Path(path).absolute()}; a worker, an enqueue or 'effectlog migrate' makes one"
+        )
