@@ -1,0 +1,148 @@
+"""The tasks of the scheduler's tests, and a process that works on them or enqueues them.
+
+``python scheduler_app.py COMMAND DB JSON``. What an effect really does is one line in the file
+named by ``REQUESTS``: time (monotonic, one clock for the machine), process, what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from effectlog import EffectLog, Retry, durable_task, effect
+
+
+def note(text: str) -> None:
+    """Append one line in one write, so that lines of several processes never mix."""
+    line = f"{time.monotonic():.6f} {os.getpid()} {text}\n".encode()
+    descriptor = os.open(os.environ["REQUESTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+@effect(key="send:{what}")
+def send(what: str) -> str:
+    note(what)
+    return what
+
+
+@effect(key="slow:{what}")
+async def send_slowly(what: str, seconds: float) -> str:
+    note(what)
+    await asyncio.sleep(seconds)
+    return what
+
+
+@effect(key="block:{what}")
+def send_blocking(what: str, seconds: float) -> str:
+    note(what)
+    time.sleep(seconds)
+    return what
+
+
+@durable_task(name="quick")
+async def quick(what: str) -> str:
+    return send(what)
+
+
+@durable_task(name="slow")
+async def slow(what: str, seconds: float) -> str:
+    return await send_slowly(what, seconds)
+
+
+@durable_task(name="two", retry=Retry(max_crashes=50))
+async def two(what: str, seconds: float) -> str:
+    """An effect, a pause that can be interrupted, and another effect."""
+    send(f"{what}:1")
+    await asyncio.sleep(seconds)
+    return send(f"{what}:2")
+
+
+@durable_task(name="blocking")
+async def blocking(what: str, seconds: float) -> str:
+    return send_blocking(what, seconds)
+
+
+@durable_task(name="threaded")
+def threaded(what: str, seconds: float) -> str:
+    return send_blocking(what, seconds)
+
+
+@durable_task(name="limited", concurrency=1)
+async def limited(what: str, seconds: float) -> str:
+    note(f"begin {what}")
+    await asyncio.sleep(seconds)
+    note(f"end {what}")
+    return what
+
+
+@durable_task(name="poison", retry=Retry(max_crashes=3))
+async def poison(what: str) -> None:
+    send(what)
+    os._exit(9)
+
+
+@durable_task(name="once", retry=Retry(max_attempts=1))
+async def once(what: str, seconds: float) -> str:
+    send(what)
+    await asyncio.sleep(seconds)
+    return what
+
+
+@durable_task(name="failing", retry=Retry(max_attempts=2, delay=1.0, jitter=0.0))
+async def failing(what: str) -> None:
+    note(f"try {what}")
+    raise RuntimeError(what)
+
+
+TASKS = {
+    task.spec.name: task
+    for task in (quick, slow, two, blocking, threaded, limited, poison, once, failing)
+}
+
+
+async def work(db: str, options: dict[str, Any]) -> None:
+    names = options.pop("tasks", None)
+    lease = options.pop("lease", 30.0)
+    tasks = None if names is None else [TASKS[name] for name in names]
+    async with EffectLog(db, lease=lease) as log:
+        await log.worker(tasks=tasks, **options).serve(ready=lambda: print("ready", flush=True))
+
+
+async def enqueue(db: str, options: dict[str, Any]) -> None:
+    """Wait for a line, then enqueue the same call ``times`` times at once; prints the handles."""
+    task = TASKS[options["task"]].with_options(idempotency_key=options.get("key"))
+    async with EffectLog(db) as log:
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        calls = (log.enqueue(task, *options["args"]) for _ in range(options.get("times", 1)))
+        runs = await asyncio.gather(*calls, return_exceptions=True)
+    print(json.dumps([[run.id, run.created] if not isinstance(run, BaseException) else repr(run) for run in runs]))
+
+
+async def feed(db: str, options: dict[str, Any]) -> None:
+    """Enqueue one run after the other, each once the one before has been executed."""
+    async with EffectLog(db) as log:
+        print("ready", flush=True)
+        for n in range(options["count"]):
+            await asyncio.sleep(options["pause"])
+            note(f"enqueue {n}")
+            run = await log.enqueue(quick, f"new {n}")
+            await run.result(10)
+
+
+def main() -> None:
+    command, db, options = sys.argv[1:]
+    asyncio.run({"work": work, "enqueue": enqueue, "feed": feed}[command](db, json.loads(options)))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    main()
