@@ -33,12 +33,17 @@ def start(pages: Pages, command: c.StartEffect) -> c.Outcome:
     run = pages.runs.get(command.fence.run_id)
     effect = pages.effects.get((command.fence.run_id, command.key))
     if run is None or not pages.owns(command.fence):
-        return c.Refused(c.Refusal.NOT_OWNER, run.state if run else None, effect)
+        return c.Refused(c.Refusal.NOT_OWNER, run.state if run else None, _shown(effect))
     if run.cancel_requested:
-        return c.Refused(c.Refusal.CANCELLING, run.state, effect)
+        return c.Refused(c.Refusal.CANCELLING, run.state, _shown(effect))
     if (effect.version if effect else 0) != command.seen or (effect is not None and effect.settled_for_good):
-        return c.Refused(c.Refusal.CHANGED, run.state, effect)
-    return c.EffectStored(_begin_request(pages, effect, command))
+        return c.Refused(c.Refusal.CHANGED, run.state, _shown(effect))
+    return c.EffectStored(_begin_request(pages, effect, command).copy())
+
+
+def _shown(effect: EffectRow | None) -> EffectRow | None:
+    """A row as an outcome hands it out: a copy, because a store may keep its own and go on changing it."""
+    return None if effect is None else effect.copy()
 
 
 def _begin_request(pages: Pages, effect: EffectRow | None, command: c.StartEffect) -> EffectRow:
@@ -76,7 +81,7 @@ def finish(pages: Pages, command: c.FinishEffect) -> c.Outcome:
     if run is None or effect is None:
         return c.Refused(c.Refusal.NOT_FOUND)
     if _told_before(effect, command):
-        return c.EffectStored(effect)
+        return c.EffectStored(effect.copy())
     attempt = command.fence.attempt
     timely = run.attempt == attempt and run.attempt_outcome not in _GIVEN_AWAY
     contested = not timely and executing_now(run, effect)
@@ -87,7 +92,7 @@ def finish(pages: Pages, command: c.FinishEffect) -> c.Outcome:
     pages.change_effect(effect)
     if not effect.unsettled:
         resume_if_decided(pages, run)
-    return c.EffectStored(effect, late=late)
+    return c.EffectStored(effect.copy(), late=late)
 
 
 def _told_before(effect: EffectRow, command: c.FinishEffect) -> bool:
@@ -165,7 +170,7 @@ def settle(pages: Pages, command: c.SettleEffect) -> c.Outcome:
         return c.Refused(c.Refusal.NOT_FOUND, run.state if run else None)
     refusal = _settle_refusal(pages, run, effect, command)
     if refusal is not None:
-        return c.Refused(refusal, run.state, effect)
+        return c.Refused(refusal, run.state, effect.copy())
     credit(effect, command.by)
     if command.applied:
         succeed(pages, effect, command.result, None)
@@ -177,7 +182,7 @@ def settle(pages: Pages, command: c.SettleEffect) -> c.Outcome:
     add_evidence(effect, command.evidence)
     pages.change_effect(effect)
     resume_if_decided(pages, run)
-    return c.EffectStored(effect)
+    return c.EffectStored(effect.copy())
 
 
 def _settle_refusal(

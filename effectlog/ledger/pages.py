@@ -54,6 +54,8 @@ class Pages:
     new_keys: list[tuple[IdempotencyKey, KeyRow]] = field(default_factory=list)
     begun: list[AttemptRow] = field(default_factory=list)
     ended: list[AttemptRow] = field(default_factory=list)
+    _by_run: dict[str, list[EffectRow]] = field(default_factory=dict)
+    _indexed: int = 0
 
     def clear_changes(self) -> None:
         """Forget what was to be written, because it has been."""
@@ -103,8 +105,13 @@ class Pages:
         self.changed_effects.add(identity)
 
     def unsettled(self, run_id: str) -> Iterator[EffectRow]:
-        for (owner, _), effect in self.effects.items():
-            if owner == run_id and effect.unsettled:
+        if self._indexed != len(self.effects):
+            self._by_run = {}
+            for (owner, _), effect in self.effects.items():
+                self._by_run.setdefault(owner, []).append(effect)
+            self._indexed = len(self.effects)
+        for effect in self._by_run.get(run_id, ()):
+            if effect.unsettled:
                 yield effect
 
 

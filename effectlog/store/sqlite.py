@@ -24,6 +24,7 @@ from effectlog.store import mapping, sqlite_file
 from effectlog.store.flock import NoLiveness, liveness_beside
 from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
 from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs
+from effectlog.store.sqlite_live import LiveRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,6 +59,7 @@ class SqliteStore:
         self._liveness: Liveness = NoLiveness() if self._in_memory else liveness_beside(self._path)
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
+        self._live = LiveRuns()
         self._watcher: sqlite3.Connection | None = None
         self._data_version = -1
         self._pid = os.getpid()
@@ -146,7 +148,7 @@ class SqliteStore:
             )
 
     async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
-        return await self._call(self._writer, apply_batch, self._clock, commands)
+        return await self._call(self._writer, apply_batch, self._clock, self._live, commands)
 
     async def _read(self, function: Callable[..., T], *args: Any) -> T:
         return await self._call(self._reader or self._writer, function, *args)

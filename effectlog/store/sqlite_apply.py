@@ -23,35 +23,40 @@ if TYPE_CHECKING:
 
     from effectlog.clock import Clock
     from effectlog.rows import StoredRun
+    from effectlog.store.sqlite_live import LiveRuns
 
 SQL = statements("sqlite")
 
 
 def apply_batch(
-    connection: sqlite3.Connection, clock: Clock, commands: Sequence[c.Command]
+    connection: sqlite3.Connection, clock: Clock, live: LiveRuns, commands: Sequence[c.Command]
 ) -> list[c.Outcome]:
     """Apply the commands in one durable transaction, or none of them."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         # The clocks are read under the write lock: a wait for it must not lengthen anybody's lease.
         pages = Pages(now=clock.wall(), lease_now=clock.monotonic(), lease_clock=clock.identity)
-        _load(connection, pages, needs(commands))
-        outcomes = [_perform(connection, pages, command) for command in commands]
-        _flush(connection, pages)
+        live.check(connection)
+        wanted = needs(commands)
+        live.fill(pages, wanted)
+        _load(connection, pages, wanted)
+        outcomes = [_perform(connection, pages, live, command) for command in commands]
+        _flush(connection, pages, live)
         connection.execute("COMMIT")
     except BaseException:
+        live.forget()
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
     return outcomes
 
 
-def _perform(connection: sqlite3.Connection, pages: Pages, command: c.Command) -> c.Outcome:
+def _perform(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Command) -> c.Outcome:
     match command:
         case c.Claim():
-            return _claim(connection, pages, command)
+            return _claim(connection, pages, live, command)
         case c.Purge():
-            return _purge(connection, pages, command)
+            return _purge(connection, pages, live, command)
         case c.Subscribe():
             rows: list[mapping.Columns] = [
                 (s.event, s.task, s.parameter, s.concurrency_key) for s in command.subscriptions
@@ -88,7 +93,7 @@ def _load(connection: sqlite3.Connection, pages: Pages, wanted: Needs) -> None:
             pages.keys[scope, key] = KeyRow(tuple(json.loads(run_ids)), fingerprints)
 
 
-def _flush(connection: sqlite3.Connection, pages: Pages) -> None:
+def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None:
     if pages.new_runs:
         _write(connection, "insert_run", [mapping.run_insert(run, pages.now) for run in pages.new_runs])
     if pages.new_keys:
@@ -106,6 +111,7 @@ def _flush(connection: sqlite3.Connection, pages: Pages) -> None:
     if pages.changed_runs:
         updates = [mapping.run_update(pages.runs[run_id]) for run_id in pages.changed_runs]
         _write(connection, "update_run", updates)
+    live.written(pages)
     pages.clear_changes()
 
 
@@ -113,9 +119,9 @@ def _write(connection: sqlite3.Connection, name: str, rows: list[mapping.Columns
     write_rows(connection, SQL[name], rows)
 
 
-def _claim(connection: sqlite3.Connection, pages: Pages, command: c.Claim) -> c.Outcome:
+def _claim(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Claim) -> c.Outcome:
     # What earlier commands of the batch changed must be seen by the queries below.
-    _flush(connection, pages)
+    _flush(connection, pages, live)
     if command.run_id is None:
         found = _candidates(connection, pages, command)
     else:
@@ -123,8 +129,9 @@ def _claim(connection: sqlite3.Connection, pages: Pages, command: c.Claim) -> c.
     missing = Needs(runs=set(found) - set(pages.runs))
     _load(connection, pages, missing)
     claimed = run_rules.claim(pages, command, found)
-    _flush(connection, pages)
+    _flush(connection, pages, live)
     stored = load_runs(connection, [run.id for run in claimed])
+    live.claimed(stored)
     return c.Claimed(tuple(stored), pages.now)
 
 
@@ -176,8 +183,8 @@ def _due_of(
     return rows[:limit]
 
 
-def _purge(connection: sqlite3.Connection, pages: Pages, command: c.Purge) -> c.Outcome:
-    _flush(connection, pages)
+def _purge(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Purge) -> c.Outcome:
+    _flush(connection, pages, live)
     states = as_json(state.value for state in command.states)
     only = None if command.run_ids is None else as_json(command.run_ids)
     rows = connection.execute(
@@ -188,7 +195,9 @@ def _purge(connection: sqlite3.Connection, pages: Pages, command: c.Purge) -> c.
         connection.execute(SQL[statement], (ids,))
     keys = {(scope, key) for _, scope, key in rows if key is not None}
     connection.execute(SQL["purge_keys"], (as_json(keys),))
-    pages.forget_runs({row[0] for row in rows})
+    removed = {row[0] for row in rows}
+    pages.forget_runs(removed)
+    live.removed(removed)
     known = keys & pages.keys.keys()
     for key in known:
         del pages.keys[key]

@@ -20,6 +20,7 @@ from effectlog.model import AttemptOutcome, EffectState, Policy, RunState
 from effectlog.rows import NewRun, RequestClock
 from effectlog.store import sqlite_file
 from effectlog.store.sqlite_apply import apply_batch, load_runs
+from effectlog.store.sqlite_live import LiveRuns
 from effectlog.testing.clock import MovableClock
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Interleavings(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = MovableClock()
+        self.kept = LiveRuns()
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         sqlite_file.prepare(self.connection, "memory")
         self.count = 0
@@ -100,7 +102,7 @@ class Interleavings(RuleBasedStateMachine):
     # --- helpers ------------------------------------------------------------------------------
 
     def do(self, command: c.Command) -> c.Outcome:
-        return apply_batch(self.connection, self.clock, [command])[0]
+        return apply_batch(self.connection, self.clock, self.kept, [command])[0]
 
     def accepted(self, command: c.Command) -> bool:
         """Whether the command was applied; a refused one must leave everything as it was."""

@@ -135,7 +135,8 @@ async def _(bench: Bench) -> None:
         "state, and whether it is final",
     )
     equal((stored.effect.error, stored.effect.open_requests), (_DECLINED, 0), "error and open requests")
-    again = await bench.start(fence, clock=RequestClock(200.0, 2.0, "boot"))
+    await bench.start(fence, clock=RequestClock(200.0, 2.0, "boot"))
+    again = await bench.effect(fence.run_id)
     equal(
         again.first_request,
         RequestClock(200.0, 2.0, "boot"),
