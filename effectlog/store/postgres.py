@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog import commands as c
 from effectlog.clock import Clock, SystemClock
-from effectlog.errors import StoreClosed
+from effectlog.errors import EffectLogError, StoreClosed
 from effectlog.model import RunState
-from effectlog.store import mapping, postgres_schema
+from effectlog.store import mapping, postgres_schema, postgres_within
 from effectlog.store.postgres_applier import Applier
 from effectlog.store.postgres_batch import LEASE_CLOCK
 from effectlog.store.postgres_claims import load_whole
@@ -37,7 +37,6 @@ T = TypeVar("T")
 
 POLL_INTERVAL = 0.5
 """Seconds after which ``changed`` returns though nobody announced anything."""
-_TIME_LIMIT = 8.0
 _LONG_READ = 60.0
 
 
@@ -52,6 +51,7 @@ class PostgresStore:
         pool_size: connections for transactions and reads; two come on top, for heartbeats and the session.
         patience: seconds to wait for a free connection or an unreachable server before a call fails.
         grace: seconds that an owner on another host must have had no session before it counts as dead.
+        time_limit: seconds after which a transaction's connection counts as dead; another one is tried then.
         clock: replaces the caller's clocks, for tests. Leases are in the server's clock.
 
     Raises ConfigurationError for a URL or a schema name that can't work.
@@ -65,14 +65,15 @@ class PostgresStore:
         pool_size: int = 5,
         patience: float = 10.0,
         grace: float = 5.0,
+        time_limit: float = 8.0,
         clock: Clock | None = None,
     ) -> None:
         self._url = parse_url(dsn)
         self._schema = checked_schema(schema)
         self._sql = postgres_schema.statements_for(schema)
         self._clock = clock or SystemClock()
-        self._users = Lane(self._url, size=pool_size, patience=patience, limit=_TIME_LIMIT)
-        self._beats = Lane(self._url, size=1, patience=min(3.0, patience), limit=_TIME_LIMIT / 2)
+        self._users = Lane(self._url, size=pool_size, patience=patience, limit=time_limit)
+        self._beats = Lane(self._url, size=1, patience=min(3.0, patience), limit=min(3.0, time_limit))
         self._commits = Commits(self._sql, self._url.name)
         self._shield = Shield()
         self._news = asyncio.Event()
@@ -159,7 +160,7 @@ class PostgresStore:
     async def close(self) -> None:
         if os.getpid() != self._pid:
             return  # A forked child must leave the parent's connections alone.
-        await self._shield.settle(_TIME_LIMIT)
+        await self._shield.settle(self._users.limit)
         if self._session is not None:
             await self._session.close()
             self._session = self._liveness.session = None
@@ -214,6 +215,32 @@ class PostgresStore:
     async def set_mark(self, mark: str) -> None:
         await self._write_one("save_mark", mark)
 
+    async def apply_within(self, transaction: Any, commands: Sequence[c.Command]) -> list[c.Outcome]:
+        """Apply inside the caller's own open transaction: seen when it commits, gone if it rolls back.
+
+        For ``CreateRuns``, and for ``FinishEffect`` as the last thing before the caller commits. ``transaction``:
+        a connection of asyncpg, psycopg 3 or SQLAlchemy (or its session), in a transaction on this database.
+        Where an outcome is ``Refused`` or late, nothing of this call is stored, and the caller must roll back.
+        Raises ConfigurationError for anything else, and StoreError, after which the caller must roll back too.
+        """
+        return await self._within(transaction, commands, blocking=False)
+
+    def apply_within_sync(self, transaction: Any, commands: Sequence[c.Command]) -> list[c.Outcome]:
+        """As ``apply_within``, on a connection of a blocking driver."""
+        return postgres_within.without_waiting(self._within(transaction, commands, blocking=True))
+
+    async def _within(
+        self, transaction: Any, commands: Sequence[c.Command], *, blocking: bool
+    ) -> list[c.Outcome]:
+        try:
+            return await postgres_within.apply(
+                transaction, commands, self._sql, self._schema, blocking=blocking
+            )
+        except EffectLogError:
+            raise
+        except Exception as error:
+            raise translated(error, self._url) from error
+
     # --- reading ---------------------------------------------------------------------------------
 
     async def changed(self) -> None:
@@ -223,16 +250,26 @@ class PostgresStore:
                 await self._news.wait()
         self._news.clear()
 
-    async def _read(self, use: Callable[[Connection], Awaitable[T]], *, limit: float | None = None) -> T:
+    async def _read(
+        self,
+        use: Callable[[Connection], Awaitable[T]],
+        *,
+        one_statement: bool = False,
+        limit: float | None = None,
+    ) -> T:
         """Read in one snapshot; tried again where the connection breaks."""
 
         async def work(connection: Connection, _: Work) -> T:
             return await use(connection)
 
-        return await self._call(self._commits.run(self._users, work, read_only=True, limit=limit))
+        return await self._call(
+            self._commits.read(self._users, work, one_statement=one_statement, limit=limit)
+        )
 
     async def _rows(self, statement: str, *args: Any) -> list[Any]:
-        return await self._read(lambda connection: connection.fetch(self._sql[statement], *args))
+        return await self._read(
+            lambda connection: connection.fetch(self._sql[statement], *args), one_statement=True
+        )
 
     async def _whole(self, connection: Connection, run_ids: Sequence[str]) -> list[StoredRun]:
         async def fetch(statement: str, *args: Any) -> list[Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from effectlog.ledger.pages import IdempotencyKey, Needs
-    from effectlog.store.postgres_connections import Connection
+    from effectlog.store.postgres_connections import Querying
 
 LEASE_CLOCK = "server"
 """Leases are in the server's wall clock, which a restart or a promotion does not change."""
@@ -36,10 +36,13 @@ class BlockedError(Exception):
 class Batch:
     """The working set of one transaction, and the statements that fill and flush it."""
 
-    def __init__(self, connection: Connection, sql: Mapping[str, str], schema: str) -> None:
+    def __init__(
+        self, connection: Querying, sql: Mapping[str, str], schema: str, *, locking: bool = True
+    ) -> None:
         self.connection = connection
         self.sql = sql
         self._schema = schema
+        self._lock = "lock_runs" if locking else "see_runs"
         self.pages = Pages(now=0.0, lease_now=0.0, lease_clock=LEASE_CLOCK)
         self.wrote = False
         self.news = False
@@ -73,7 +76,7 @@ class Batch:
     async def lock_runs(self, run_ids: Iterable[str]) -> set[str]:
         """Lock and load the runs that nobody else has locked; returns the others. Reads the clocks."""
         wanted = set(run_ids)
-        rows = await self.fetch("lock_runs", sorted(wanted))
+        rows = await self.fetch(self._lock, sorted(wanted))
         # The last row was returned after all of them were locked: a wait must not lengthen a lease.
         self.pages.now = self.pages.lease_now = max(row[17] for row in rows)
         for row in rows:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import secrets
 import time
@@ -79,29 +80,38 @@ class Commits:
         """Server processes whose transaction we gave up, and which may not know it yet."""
         self._writers: list[Writer] = []
 
-    async def run(
-        self, lane: Lane, work: Unit[T], *, read_only: bool = False, limit: float | None = None
-    ) -> T:
+    async def read(self, lane: Lane, work: Unit[T], *, one_statement: bool, limit: float | None = None) -> T:
+        """As ``run``, for work that only reads, in one snapshot."""
+        bare = one_statement and not self.pooled
+        return await self._again(lane, lambda: self._read(lane, work, limit, bare=bare))
+
+    async def run(self, lane: Lane, work: Unit[T], *, limit: float | None = None) -> T:
         """Run ``work`` in a transaction of at most ``limit`` seconds, durable on return.
 
         Raises StoreError or the driver's error, after ``lane.patience`` seconds of trying.
         """
+        return await self._again(lane, lambda: self._write(lane, work, limit))
+
+    async def _again(self, lane: Lane, once: Callable[[], Awaitable[T]]) -> T:
         deadline = time.monotonic() + lane.patience
         pause = _FIRST_PAUSE
-        while True:
+        for tries in itertools.count(1):
             try:
-                if read_only:
-                    return await self._read(lane, work, limit)
-                return await self._write(lane, work, limit)
+                return await once()
             except Exception as error:
                 cause = error.cause if isinstance(error, _NotLandedError) else error
-                if not (is_conflict(cause) or is_lost(cause)) or time.monotonic() + pause > deadline:
+                # A connection that went silent uses the time up, and a fresh one may do at once: two tries at least.
+                late = tries > 1 and time.monotonic() + pause > deadline
+                if late or not (is_conflict(cause) or is_lost(cause)):
                     raise cause from error.__cause__
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter is no secret
             pause = min(pause * 2, _LONGEST_PAUSE)
+        raise AssertionError  # The loop has no other end.
 
-    async def _read(self, lane: Lane, work: Unit[T], limit: float | None) -> T:
+    async def _read(self, lane: Lane, work: Unit[T], limit: float | None, *, bare: bool) -> T:
         async with lane.lend(limit=limit) as connection:
+            if bare:  # A statement is a snapshot by itself, and costs one round trip instead of three.
+                return await work(connection, Work())
             await connection.execute(self._sql["begin_read"])
             try:
                 return await work(connection, Work())

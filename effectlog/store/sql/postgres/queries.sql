@@ -92,6 +92,15 @@ WITH locked AS MATERIALIZED (
 SELECT locked.*, extract(epoch FROM clock_timestamp())::float8 AS now
 FROM (VALUES (1)) AS always LEFT JOIN locked ON TRUE;
 
+-- name: see_runs
+WITH seen AS MATERIALIZED (
+    SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
+           errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
+    FROM effectlog.runs WHERE id = ANY($1::text[])
+)
+SELECT seen.*, extract(epoch FROM clock_timestamp())::float8 AS now
+FROM (VALUES (1)) AS always LEFT JOIN seen ON TRUE;
+
 -- name: existing_runs
 SELECT id FROM effectlog.runs WHERE id = ANY($1::text[]);
 
