@@ -23,8 +23,8 @@ class Proxy:
         self._upstream = urlsplit(url)
         self.lose: str | None = None
         self.lost = 0
-        self.silent = False
-        """Swallow everything in both directions, as a firewall that forgot the connection."""
+        self._forgotten = 0
+        self._served = 0
         self._late: list[tuple[asyncio.StreamWriter, bytes]] = []
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -40,6 +40,10 @@ class Proxy:
             for writer in self._writers:
                 writer.transport.abort()
 
+    def forget(self) -> None:
+        """Swallow everything on the connections there are, as a firewall that forgot them; new ones work."""
+        self._forgotten = self._served
+
     async def deliver(self) -> None:
         """Let the late COMMITs arrive."""
         for writer, data in self._late:
@@ -49,15 +53,18 @@ class Proxy:
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
         server_in, server_out = await asyncio.open_connection(self._upstream.hostname, self._upstream.port)
         self._writers += [client_out, server_out]
+        self._served += 1
+        number = self._served
         doomed = asyncio.Event()
         with contextlib.suppress(OSError, asyncio.CancelledError):
             await asyncio.gather(
-                self._to_server(client_in, client_out, server_out, doomed),
-                self._to_client(server_in, client_out, doomed),
+                self._to_server(number, client_in, client_out, server_out, doomed),
+                self._to_client(number, server_in, client_out, doomed),
             )
 
     async def _to_server(
         self,
+        number: int,
         client_in: asyncio.StreamReader,
         client_out: asyncio.StreamWriter,
         server_out: asyncio.StreamWriter,
@@ -65,7 +72,7 @@ class Proxy:
     ) -> None:
         kept = False
         while data := await client_in.read(65536):
-            if self.silent:
+            if number <= self._forgotten:
                 continue
             if self.lose is not None and b"\nCOMMIT" in data:
                 how, self.lose = self.lose, None
@@ -86,10 +93,14 @@ class Proxy:
             server_out.close()
 
     async def _to_client(
-        self, server_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, doomed: asyncio.Event
+        self,
+        number: int,
+        server_in: asyncio.StreamReader,
+        client_out: asyncio.StreamWriter,
+        doomed: asyncio.Event,
     ) -> None:
         while data := await server_in.read(65536):
-            if self.silent:
+            if number <= self._forgotten:
                 continue
             if doomed.is_set():
                 client_out.transport.abort()
