@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog.clock import utc
 from effectlog.context import CurrentAttempt
+from effectlog.engine import Chain
 from effectlog.errors import AttemptOver, EffectLogControl, EffectLogWarning, LeaseLost, RunCancelling
 from effectlog.ledger.effects import finish as finish_rule
 from effectlog.ledger.pages import Pages
@@ -72,6 +73,7 @@ class Attempt:
         """Monotonic time at which this owner stops trusting its lease; moved by each renewal."""
         self.began = time.monotonic()
         self.fence = c.Fence(run.row.id, run.row.attempt)
+        self.chain = Chain()
         self.journal: dict[str, EffectRow] = {effect.key: effect for effect in run.effects}
         self.ending: Ending | None = None
         self.ending_signal = threading.Event()
@@ -200,8 +202,15 @@ class Attempt:
             self._returned_at[command.key] = time.monotonic()
             if command.outcome is c.RequestOutcome.COMPLETED:
                 self._completed_here.add(command.key)
-        self.engine.post(command, until=self.lease_until, resolve=self._recorded)
+        self.post(command, self._recorded)
         return foreseen
+
+    def post(
+        self, command: c.FinishEffect, resolve: Callable[[list[c.Outcome] | None, BaseException | None], None]
+    ) -> None:
+        """Hand in an outcome; one that comes too late for the lease is evidence, and worth trying as long."""
+        until = max(self.lease_until, time.monotonic() + self.lease)
+        self.engine.post(command, until=until, resolve=resolve, chain=self.chain)
 
     def _recorded(self, outcomes: list[c.Outcome] | None, error: BaseException | None) -> None:
         if error is not None:
@@ -216,8 +225,8 @@ class Attempt:
         for outcome in outcomes or ():
             if isinstance(outcome, c.EffectStored):
                 self.learn(outcome.effect)
-                if outcome.late:
-                    self.end(Ending.LOST)
+            if not isinstance(outcome, c.EffectStored) or outcome.late:
+                self.end(Ending.LOST)
 
     def settle_left(self, effect: EffectRow, settle: float, *, also_own: bool) -> float:
         """Seconds until requests made before must have shown at the destination.

@@ -241,7 +241,7 @@ class _Call:
             self.attempt.fence, self.call.key, c.RequestOutcome.NOT_APPLIED, error=describe(error)
         )
         try:
-            self.attempt.engine.post(command, until=self.attempt.lease_until, resolve=lambda *_: None)
+            self.attempt.post(command, lambda *_: None)
         except Exception:
             logger.debug("effectlog: the engine is closed; nothing was called", exc_info=True)
 

@@ -38,10 +38,22 @@ _BACKOFF = (0.02, 1.0)
 
 
 @dataclass(slots=True, eq=False)
+class Chain:
+    """The writes of one attempt, which depend on each other in the order they were handed in.
+
+    While one waits to be tried again, those after it wait behind it; once an outcome could not be
+    recorded (``broken``: why not), none after it is.
+    """
+
+    broken: BaseException | None = None
+
+
+@dataclass(slots=True, eq=False)
 class Entry:
     """Commands handed in together, and how their outcome goes back."""
 
     commands: Sequence[Command]
+    chain: Chain | None = None
     resolve: Callable[[list[Outcome] | None, BaseException | None], None] | None = None
     waiter: asyncio.Future[list[Outcome]] | None = None
     until: float = 0.0
@@ -60,6 +72,9 @@ class Engine:
         self._queue: deque[Entry] = deque()
         self._signalled = False
         self._closing = False
+        # Between a look at ``_closing`` and what follows from it nothing may close: it would never be answered.
+        self._lock = threading.RLock()
+        self._calls: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
@@ -74,6 +89,7 @@ class Engine:
     def start(self) -> concurrent.futures.Future[None]:
         """Start the thread; the future is done when the store is open, or has why it is not."""
         opened: concurrent.futures.Future[None] = concurrent.futures.Future()
+        opened.set_running_or_notify_cancel()  # Whoever stops waiting for it must not stop it.
         self._pid = os.getpid()
         self._closing = False
         self._thread = threading.Thread(
@@ -86,13 +102,14 @@ class Engine:
     def close(self) -> None:
         """Commit what was handed in, close the store and end the thread. May be called twice."""
         atexit.unregister(self.close)
-        thread, loop = self._thread, self._loop
+        thread = self._thread
         if thread is None or os.getpid() != self._pid:
             return
-        self._closing = True
-        if loop is not None:
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._signal)
+        with self._lock:
+            self._closing = True
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(self._signal)
         if thread is not threading.current_thread():
             thread.join()
         self._thread = None
@@ -118,13 +135,20 @@ class Engine:
         finally:
             if self._watch is not None:
                 self._watch.cancel()
-            self._refuse_rest()
+            await self._refuse_rest()
             await self.store.close()
 
-    def _refuse_rest(self) -> None:
-        self._closing = True
-        while self._queue:
-            self._deliver([self._queue.popleft()], None, self.closed_error())
+    async def _refuse_rest(self) -> None:
+        """Answer everybody who is still waiting."""
+        with self._lock:
+            self._closing = True
+        self._deliver(list(self._queue), None, self.closed_error())
+        self._queue.clear()
+        for _ in range(2):
+            await asyncio.sleep(0)  # What was called before the door closed begins to run.
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
 
     def closed_error(self) -> StoreClosed:
         """Why nothing can be handed in any more."""
@@ -136,19 +160,23 @@ class Engine:
 
     # --- handing in ----------------------------------------------------------------------------
 
-    async def commit(self, *commands: Command, until: float = 0.0, insist: bool = False) -> list[Outcome]:
-        """Apply the commands as one chain and return their outcomes, durable.
+    async def commit(
+        self, *commands: Command, until: float = 0.0, insist: bool = False, chain: Chain | None = None
+    ) -> list[Outcome]:
+        """Apply the commands in order and return their outcomes, durable.
 
         Being cancelled while waiting leaves the commit to go on.
         """
         waiter: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._push(Entry(commands, waiter=waiter, until=until, insist=insist))
+        self._push(Entry(commands, chain, waiter=waiter, until=until, insist=insist))
         return await waiter
 
-    def commit_sync(self, *commands: Command, until: float = 0.0, insist: bool = False) -> list[Outcome]:
+    def commit_sync(
+        self, *commands: Command, until: float = 0.0, insist: bool = False, chain: Chain | None = None
+    ) -> list[Outcome]:
         """As ``commit``, blocking the calling thread."""
         done: concurrent.futures.Future[list[Outcome]] = concurrent.futures.Future()
-        self._push(Entry(commands, resolve=_into(done), until=until, insist=insist))
+        self._push(Entry(commands, chain, resolve=_into(done), until=until, insist=insist))
         return done.result()
 
     def post(
@@ -156,36 +184,63 @@ class Engine:
         *commands: Command,
         until: float,
         resolve: Callable[[list[Outcome] | None, BaseException | None], None],
+        chain: Chain | None = None,
     ) -> None:
         """Hand in an outcome without waiting; its commit begins within a millisecond.
 
         ``resolve`` is called on the engine's thread with the outcomes or the error.
         """
-        self._push(Entry(commands, resolve=resolve, until=until, insist=True, linger=True))
+        self._push(Entry(commands, chain, resolve=resolve, until=until, insist=True, linger=True))
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run a coroutine on the engine's loop, such as one of the store's reads."""
-        loop = self._loop
-        if loop is None or self._closing or os.getpid() != self._pid:
+        guarded = self._answered(coroutine)
+        try:
+            self._check_process()
+            with self._lock:
+                return asyncio.run_coroutine_threadsafe(guarded, self._running_loop())
+        except StoreClosed:
+            guarded.close()
             coroutine.close()
-            raise self.closed_error()
-        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+            raise
+
+    async def _answered(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What the coroutine gives, or why it was stopped if that was our doing."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - ``call`` makes one
+        self._calls.add(task)
+        try:
+            return await coroutine
+        except asyncio.CancelledError:
+            if self._closing:
+                raise self.closed_error() from None
+            raise
+        finally:
+            self._calls.discard(task)
 
     async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """As ``call``, awaited from any loop."""
         return await asyncio.wrap_future(self.call(coroutine))
 
     def _push(self, entry: Entry) -> None:
-        loop = self._loop
-        if self._closing or loop is None or os.getpid() != self._pid:
-            raise self.closed_error()
-        self._queue.append(entry)
-        if not self._signalled:
-            self._signalled = True
-            try:
+        self._check_process()
+        with self._lock:
+            loop = self._running_loop()
+            self._queue.append(entry)
+            if not self._signalled:
+                self._signalled = True
                 loop.call_soon_threadsafe(self._signal)
-            except RuntimeError as error:
-                raise self.closed_error() from error
+
+    def _check_process(self) -> None:
+        # Asked before the lock is taken, which a forked child may have inherited as held.
+        if os.getpid() != self._pid:
+            raise self.closed_error()
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """The engine's loop, which keeps running while the lock is held."""
+        if self._closing or self._loop is None:
+            raise self.closed_error()
+        return self._loop
 
     def _signal(self) -> None:
         if self._wake is not None:
@@ -202,12 +257,20 @@ class Engine:
             self._wake.clear()
             self._signalled = False
             await self._linger()
-            batch = self._take()
-            if batch and await self._apply(batch):
+            again = await self._apply(self._take())
+            if not again:
                 backoff = 0.0
-            elif batch:
-                backoff = min(max(_BACKOFF[0], backoff * 2), _BACKOFF[1])
-                await asyncio.sleep(backoff)
+                continue
+            self._queue.extendleft(reversed(again))
+            backoff = min(max(_BACKOFF[0], backoff * 2), _BACKOFF[1])
+            await self._pause(backoff)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before trying again, or until something new is handed in."""
+        assert self._wake is not None and self._loop is not None  # noqa: S101, PT018
+        timer = self._loop.call_later(seconds, self._wake.set)
+        await self._wake.wait()
+        timer.cancel()
 
     async def _linger(self) -> None:
         """Wait a moment while all that is there are completed records: the next record may share the commit."""
@@ -231,32 +294,52 @@ class Engine:
             batch.append(entry)
         return batch
 
-    async def _apply(self, batch: list[Entry]) -> bool:
-        """Commit a batch; False if part of it has to be tried again after a pause."""
+    async def _apply(self, batch: list[Entry]) -> list[Entry]:
+        """Commit a batch; gives what of it has to be tried again after a pause."""
+        batch = self._without_broken(batch)
+        if not batch:
+            return []
         commands = [command for entry in batch for command in entry.commands]
         try:
             outcomes = await self.store.apply(commands)
         except StoreError as error:
             return await self._after_failure(batch, error)
-        except Exception as error:  # A defect must not take the other callers' thread along.
+        except Exception as error:
             logger.exception("effectlog: a batch could not be applied")
-            self._deliver(batch, None, error)
-            return True
+            defect = StoreError(f"{self.store.name}: {type(error).__qualname__}: {error}", transient=False)
+            defect.__cause__ = error
+            return await self._after_failure(batch, defect)
         self.commits += 1
         self._deliver(batch, outcomes, None)
         self._notify()
-        return True
+        return []
 
-    async def _after_failure(self, batch: list[Entry], error: StoreError) -> bool:
+    def _without_broken(self, batch: list[Entry]) -> list[Entry]:
+        broken = [entry for entry in batch if entry.chain is not None and entry.chain.broken is not None]
+        for entry in broken:
+            assert entry.chain is not None  # noqa: S101 - see above
+            self._deliver([entry], None, entry.chain.broken)
+        return [entry for entry in batch if entry not in broken] if broken else batch
+
+    async def _after_failure(self, batch: list[Entry], error: StoreError) -> list[Entry]:
         if len(batch) > 1 and not error.transient:
-            # One entry may be to blame: the others must not fail with it.
-            results = [await self._apply([entry]) for entry in batch]
-            return all(results)
+            return await self._apply_apart(batch)
         now = time.monotonic()
         again = [entry for entry in batch if now < entry.until and (error.transient or entry.insist)]
-        self._deliver([entry for entry in batch if entry not in again], None, error)
-        self._queue.extendleft(reversed(again))
-        return not again
+        for entry in batch:
+            if entry not in again:
+                if entry.insist and entry.chain is not None:
+                    entry.chain.broken = error
+                self._deliver([entry], None, error)
+        return again
+
+    async def _apply_apart(self, batch: list[Entry]) -> list[Entry]:
+        """One entry may be to blame: the others must not fail with it, unless they come after it in its chain."""
+        again: list[Entry] = []
+        for entry in batch:
+            waits = entry.chain is not None and any(entry.chain is other.chain for other in again)
+            again += [entry] if waits else await self._apply([entry])
+        return again
 
     def _deliver(
         self, batch: Sequence[Entry], outcomes: list[Outcome] | None, error: BaseException | None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from effectlog.administration import Administration
     from effectlog.attempt import Attempt
-    from effectlog.engine import Engine
+    from effectlog.engine import Chain, Engine
     from effectlog.spec import TaskSpec
     from effectlog.tasks import CallOptions
 
@@ -86,7 +86,7 @@ class Enqueuer:
 
     async def enqueue(self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run[Any]:
         command = self.command(task, args, kwargs)
-        (outcome,) = await self._engine.commit(command)
+        (outcome,) = await self._engine.commit(command, chain=_chain())
         return self.handle(spec_of(task), command, outcome)
 
     def handle(self, spec: TaskSpec, command: c.CreateRuns, outcome: c.Outcome) -> Run[Any]:
@@ -110,7 +110,7 @@ class Enqueuer:
                 self.command(task if key is None else task.with_options(idempotency_key=key), args, {})
                 for args, key in chunk
             ]
-            outcomes = await self._engine.commit(*commands)
+            outcomes = await self._engine.commit(*commands, chain=_chain())
             runs += map(self.handle, itertools.repeat(spec), commands, outcomes)
         return runs
 
@@ -140,7 +140,7 @@ class Enqueuer:
             fingerprints=json.dumps(prints),
             fence=attempt.fence if attempt else None,
         )
-        (outcome,) = await self._engine.commit(command)
+        (outcome,) = await self._engine.commit(command, chain=_chain())
         created = _created(outcome)
         if not created.created and json.loads(created.fingerprints) != prints:
             raise _conflict(command, created, ["payload"])
@@ -196,6 +196,12 @@ def _with_keys(
                 f"enqueue_many takes one tuple of positional arguments a run, as in [(1,), (2,)], not {args!r}"
             )
         yield tuple(args), key
+
+
+def _chain() -> Chain | None:
+    """The writes that a child of the running attempt must not overtake."""
+    attempt = here_attempt()
+    return None if attempt is None else attempt.chain
 
 
 def _check_child(attempt: Attempt, key: str | None, what: str) -> None:

@@ -196,7 +196,9 @@ class Execution:
     async def _record(self, command: c.EndAttempt) -> c.Outcome | None:
         try:
             (outcome,) = await asyncio.shield(
-                self.attempt.engine.commit(command, until=self.attempt.lease_until, insist=True)
+                self.attempt.engine.commit(
+                    command, until=self.attempt.lease_until, insist=True, chain=self.attempt.chain
+                )
             )
         except EffectLogError as error:
             logger.error(  # noqa: TRY400 - the store's words are what counts here

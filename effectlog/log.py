@@ -81,8 +81,9 @@ class EffectLog:
 
     async def __aenter__(self) -> EffectLog:
         """Open the store. Raises StoreRefused where it can't be trusted, StoreError where it can't be reached."""
-        await asyncio.wrap_future(self._engine.start())
+        opened = self._engine.start()
         try:
+            await asyncio.wrap_future(opened)
             await self._prepare()
         except BaseException:
             await self.close()

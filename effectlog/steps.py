@@ -76,10 +76,12 @@ class Commit:
     command: Command
 
     def block(self) -> Outcome:
-        return self.attempt.engine.commit_sync(self.command, until=self.attempt.lease_until)[0]
+        attempt = self.attempt
+        return attempt.engine.commit_sync(self.command, until=attempt.lease_until, chain=attempt.chain)[0]
 
     async def wait(self) -> Outcome:
-        return (await self.attempt.engine.commit(self.command, until=self.attempt.lease_until))[0]
+        attempt = self.attempt
+        return (await attempt.engine.commit(self.command, until=attempt.lease_until, chain=attempt.chain))[0]
 
 
 @dataclass(slots=True)

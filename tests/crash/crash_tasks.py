@@ -1,0 +1,161 @@
+"""The tasks that the crash tests run in processes of their own; importing it starts nothing."""
+
+import asyncio
+import os
+import sys
+import threading
+from typing import Any
+
+from effectlog import Retry, durable_task, effect, operation_id
+from effectlog.testing.destinations import send
+
+_paused: set[str] = set()
+_lock = threading.Lock()
+
+
+def pause(point: str) -> None:
+    """Say that this point is reached and wait for the word to go on; only where PAUSE_AT names it, and once."""
+    with _lock:
+        if point != os.environ.get("PAUSE_AT") or point in _paused:
+            return
+        _paused.add(point)
+    say(f"reached {point}")
+    os.read(sys.stdin.fileno(), 1)
+
+
+def say(line: str) -> None:
+    os.write(sys.stdout.fileno(), f"{line}\n".encode())
+
+
+def request(operation: str, *, keyed: bool) -> str:
+    key = operation_id() if keyed else None
+    pause("before request")
+    send(os.environ["DESTINATION"], {"operation": operation}, key=key)
+    return f"done:{operation}"
+
+
+@effect(key="send:{operation}")
+def send_keyed(operation: str) -> str:
+    value = request(operation, keyed=True)
+    pause("accepted")
+    return value
+
+
+@effect(key="send:{operation}")
+def send_bare(operation: str) -> str:
+    value = request(operation, keyed=False)
+    pause("accepted")
+    return value
+
+
+@effect(key="send:{operation}", in_doubt="hold")
+def send_held(operation: str) -> str:
+    value = request(operation, keyed=False)
+    pause("accepted")
+    return value
+
+
+@effect(key="send:{operation}")
+async def asend_keyed(operation: str) -> str:
+    value = await asyncio.to_thread(request, operation, keyed=True)
+    await asyncio.to_thread(pause, "accepted")
+    return value
+
+
+@effect(key="send:{operation}")
+async def asend_bare(operation: str) -> str:
+    value = await asyncio.to_thread(request, operation, keyed=False)
+    await asyncio.to_thread(pause, "accepted")
+    return value
+
+
+@effect(key="send:{operation}", in_doubt="hold")
+async def asend_held(operation: str) -> str:
+    value = await asyncio.to_thread(request, operation, keyed=False)
+    await asyncio.to_thread(pause, "accepted")
+    return value
+
+
+SYNC = {"keyed": send_keyed, "bare": send_bare, "hold": send_held}
+ASYNC = {"keyed": asend_keyed, "bare": asend_bare, "hold": asend_held}
+
+
+@durable_task(retry=Retry(delay=0.0))
+def one_sync(policy: str) -> str:
+    value = SYNC[policy]("one")
+    pause("after effect")
+    return value
+
+
+@durable_task(retry=Retry(delay=0.0))
+async def one_async(policy: str) -> str:
+    value = await ASYNC[policy]("one")
+    await asyncio.to_thread(pause, "after effect")
+    return value
+
+
+@durable_task(retry=Retry(max_attempts=1))
+def once(policy: str) -> str:
+    return SYNC[policy]("one")
+
+
+@durable_task
+def stubborn_sync() -> str:
+    """User code that swallows whatever stops it, and goes on to the next effect."""
+    return _stubborn(BaseException)
+
+
+@durable_task
+def careless_sync() -> str:
+    return _stubborn(Exception)
+
+
+def _stubborn(swallowed: type[BaseException]) -> str:
+    for name in ("one", "two", "three"):
+        try:
+            send_keyed(name)
+        except swallowed as error:
+            say(f"swallowed {type(error).__name__}")
+    say("body over")
+    return "stubborn"
+
+
+@durable_task
+async def stubborn_async() -> str:
+    for name in ("one", "two", "three"):
+        try:
+            await asend_keyed(name)
+        except BaseException as error:
+            say(f"swallowed {type(error).__name__}")
+    say("body over")
+    return "stubborn"
+
+
+@durable_task
+def three_sync() -> list[str]:
+    return [send_keyed("one"), send_keyed("two"), send_keyed("three")]
+
+
+@durable_task
+async def many(count: int) -> Any:
+    return [await asend_keyed(f"n{number}") for number in range(count)]
+
+
+@effect(key="slow")
+def block_for(seconds: float) -> str:
+    import time
+
+    send(os.environ["DESTINATION"], {"operation": "slow"}, key=operation_id())
+    time.sleep(seconds)
+    return "slow"
+
+
+@durable_task
+async def blocks_its_loop(seconds: float) -> str:
+    return block_for(seconds)
+
+
+TASKS = {
+    task.spec.name.rpartition(".")[2]: task
+    for task in (one_sync, one_async, once, stubborn_sync, careless_sync, stubborn_async, three_sync, many)
+}
