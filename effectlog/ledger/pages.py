@@ -54,6 +54,8 @@ class Pages:
     new_keys: list[tuple[IdempotencyKey, KeyRow]] = field(default_factory=list)
     begun: list[AttemptRow] = field(default_factory=list)
     ended: list[AttemptRow] = field(default_factory=list)
+    traced: list[tuple[str, int, str]] = field(default_factory=list)
+    """(run id, attempt, trace)"""
     _by_run: dict[str, list[EffectRow]] = field(default_factory=dict)
     _indexed: int = 0
 
@@ -61,7 +63,7 @@ class Pages:
         """Forget what was to be written, because it has been."""
         for pending in (self.changed_runs, self.changed_effects):
             pending.clear()
-        for rows in (self.new_runs, self.new_keys, self.begun, self.ended):
+        for rows in (self.new_runs, self.new_keys, self.begun, self.ended, self.traced):
             rows.clear()
 
     def need_unsettled(self, wanted: Needs) -> set[str]:
@@ -78,6 +80,7 @@ class Pages:
             self.runs.pop(run_id, None)
         for effect_id in [effect_id for effect_id in self.effects if effect_id[0] in run_ids]:
             del self.effects[effect_id]
+        self._indexed = -1
 
     def lapsed(self, run: RunRow, dead_owners: frozenset[str] = frozenset()) -> bool:
         """Nobody owns the run any more: its lease ran out by our clock, or its owner is known dead."""
@@ -141,7 +144,7 @@ def _add_needs(found: Needs, command: c.Command) -> None:
             if command.idempotency_key is not None:
                 scopes = (command.scope, *command.older_scopes)
                 found.keys.update((scope, command.idempotency_key) for scope in scopes)
-        case c.MarkReleasing():
+        case c.MarkReleasing() | c.NoteTrace():
             found.runs.add(command.fence.run_id)
         case c.SettleEffect():
             found.runs.add(command.run_id)

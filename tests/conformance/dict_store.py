@@ -119,6 +119,8 @@ class DictStore:
             db.concurrency_keys[new.id] = new.concurrency_key
         for begun in pages.begun:
             db.runs[begun.run_id].attempts.append(begun)
+        for run_id, number, trace in pages.traced:
+            db.runs[run_id].attempts[number - 1].trace = trace
         for ended in pages.ended:
             attempt = db.runs[ended.run_id].attempts[-1]
             attempt.ended_at, attempt.outcome, attempt.error = ended.ended_at, ended.outcome, ended.error
@@ -143,9 +145,11 @@ class DictStore:
         taken: list[RunRow] = []
         for row in sorted(due, key=lambda row: row.due_at):
             task = next((task for task in command.tasks if row.task in task.names), None)
-            if task is None and command.run_id is not None:
-                taken.append(row)
-            elif task is not None and len(taken) < command.limit and self.fits(db, task, row, taken, command):
+            if task is None:
+                fits = command.run_id is not None
+            else:
+                fits = len(taken) < command.limit and self.fits(db, task, row, taken, command)
+            if fits:
                 taken.append(row)
         return [row.id for row in taken]
 

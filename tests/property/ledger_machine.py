@@ -1,12 +1,14 @@
 """Any interleaving of owners, crashes, late outcomes and people may cost attempts, never a run, a result or a doubt.
 
-The machine runs real SQLite transactions on one run with two effects. Beside them it keeps its own simple
-picture: who owns the run, and which requests have no known outcome. Both must agree after every move.
+The machine runs real SQLite transactions on one run with two effects, as two processes would on one file.
+Beside them it keeps its own simple picture: who owns the run, and which requests have no known outcome. Both
+must agree after every move.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import tempfile
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass
@@ -79,9 +81,10 @@ class Interleavings(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = MovableClock()
-        self.kept = LiveRuns()
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        sqlite_file.prepare(self.connection, "memory")
+        self.folder = tempfile.TemporaryDirectory()
+        self.processes = [self.process(), self.process()]
+        self.turn = 0
+        self.read: StoredRun | None = None
         self.count = 0
         self.dead: set[str] = set()
         self.fences: list[c.Fence] = []
@@ -97,12 +100,26 @@ class Interleavings(RuleBasedStateMachine):
         try:
             self.the_run_can_be_brought_to_its_end()
         finally:
-            self.connection.close()
+            for connection, _ in self.processes:
+                connection.close()
+            self.folder.cleanup()
 
     # --- helpers ------------------------------------------------------------------------------
 
+    def process(self) -> tuple[sqlite3.Connection, LiveRuns]:
+        connection = sqlite3.connect(f"{self.folder.name}/effectlog.db", isolation_level=None)
+        sqlite_file.prepare(connection, "file")
+        connection.execute(
+            "PRAGMA synchronous = OFF"
+        )  # No power fails here, and waiting for disks takes long.
+        return connection, LiveRuns()
+
     def do(self, command: c.Command) -> c.Outcome:
-        return apply_batch(self.connection, self.clock, self.kept, [command])[0]
+        self.turn += 1
+        self.read = None
+        # Two moves in one process, one in the other: what a process keeps in memory is used, and gets stale.
+        connection, live = self.processes[self.turn % 3 == 0]
+        return apply_batch(connection, self.clock, live, [command])[0]
 
     def accepted(self, command: c.Command) -> bool:
         """Whether the command was applied; a refused one must leave everything as it was."""
@@ -112,8 +129,9 @@ class Interleavings(RuleBasedStateMachine):
         return not refused
 
     def stored(self) -> StoredRun:
-        (run,) = load_runs(self.connection, [RUN])
-        return run
+        if self.read is None:
+            (self.read,) = load_runs(self.processes[0][0], [RUN])
+        return self.read
 
     def effect(self, key: str) -> EffectRow | None:
         found = [effect for effect in self.stored().effects if effect.key == key]

@@ -1,0 +1,54 @@
+"""A row that was damaged by hand must not take the others along, and must be named."""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from effectlog import commands as c
+from effectlog.errors import StoreError
+from effectlog.model import Policy
+from effectlog.rows import NewRun, RequestClock
+from effectlog.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAMAGE = [
+    "UPDATE effectlog_runs SET state = 'lost' WHERE id = 'bad'",
+    "UPDATE effectlog_runs SET attempt_outcome = 'vanished' WHERE id = 'bad'",
+    "UPDATE effectlog_attempts SET outcome = 'vanished', ended_at = 1 WHERE run_id = 'bad'",
+    "UPDATE effectlog_effects SET fingerprints = '{' WHERE run_id = 'bad'",
+    "UPDATE effectlog_effects SET executing = '1' WHERE run_id = 'bad'",
+    "UPDATE effectlog_effects SET policy = 'hope' WHERE run_id = 'bad'",
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_damaged_row_is_named_and_others_stay_readable(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "effectlog.db"
+    store = SqliteStore(path)
+    await store.open()
+    for name in ("good", "bad"):
+        clock = RequestClock(1.0, 1.0, "boot")
+        fence = c.Fence(name, 1)
+        start = c.StartEffect(fence, "k", 0, "k", str(uuid.uuid4()), 0, {}, Policy.RESEND, clock)
+        await store.apply([c.CreateRuns((NewRun(name, "task", b"[]"),), "task")])
+        await store.apply([c.Claim("a", "a", 60.0, (), 1, run_id=name), start])
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
+        connection.execute(damage)
+    with pytest.raises(StoreError, match="of run bad is damaged") as error:
+        await store.get("bad")
+    assert not error.value.transient
+    good = await store.get("good")
+    assert good is not None
+    assert len(good.effects) == 1
+    finish = c.FinishEffect(c.Fence("good", 1), "k", c.RequestOutcome.COMPLETED, result=b"1")
+    (outcome,) = await store.apply([finish])
+    assert isinstance(outcome, c.EffectStored)
+    await store.close()

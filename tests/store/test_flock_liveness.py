@@ -1,0 +1,145 @@
+"""A dead owner taken for alive costs a lease of waiting; a live one taken for dead sends a charge twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from child_processes import LIVENESS, children
+
+from effectlog.store.flock import FlockLiveness, NoLiveness, liveness_beside
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock; leases decide there")
+
+HOLDER = f"""
+{LIVENESS}
+liveness = flock.FlockLiveness(sys.argv[1])
+asyncio.run(liveness.hold("a"))
+if sys.argv[2] == "forks" and os.fork() == 0:
+    say(str(os.getpid()))
+    time.sleep(60)
+    os._exit(0)
+if sys.argv[2] == "spawns":
+    # It inherits every descriptor that is not close-on-exec.
+    pid = subprocess.Popen(["sleep", "60"], close_fds=False, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid
+    say(str(pid))
+if sys.argv[2] == "alone":
+    say("ready")
+wait()
+"""
+A = frozenset({"a"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "owners"
+
+
+async def test_a_killed_process_is_dead_at_once(folder: Path) -> None:
+    liveness = FlockLiveness(str(folder))
+    with children(HOLDER, folder, "alone") as (child,):
+        assert child.hear() == "ready"
+        assert await liveness.dead(A) == frozenset()
+        assert await liveness.dead(A, rebooted=True) == frozenset(), (
+            "an owner that is here was not rebooted away"
+        )
+        child.process.kill()
+        child.process.wait()
+        assert await liveness.dead(A) == A
+        assert await liveness.dead(A) == A, "looking changed what there is to see"
+
+
+async def test_a_paused_process_is_alive(folder: Path) -> None:
+    liveness = FlockLiveness(str(folder))
+    with children(HOLDER, folder, "alone") as (child,):
+        assert child.hear() == "ready"
+        child.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, child.process.pid, os.WSTOPPED | os.WNOWAIT)
+        assert await liveness.dead(A) == frozenset()
+
+
+@pytest.mark.parametrize("heir", ["forks", "spawns"])
+async def test_what_a_dead_process_started_does_not_keep_it_alive(folder: Path, heir: str) -> None:
+    liveness = FlockLiveness(str(folder))
+    with children(HOLDER, folder, heir) as (child,):
+        pid = int(child.hear())
+        try:
+            assert await liveness.dead(A) == frozenset()
+            child.process.kill()
+            child.process.wait()
+            assert await liveness.dead(A) == A
+        finally:
+            os.kill(pid, signal.SIGKILL)
+
+
+async def test_two_owners_in_one_process_are_told_apart(folder: Path) -> None:
+    first, second = FlockLiveness(str(folder)), FlockLiveness(str(folder))
+    both = frozenset({"a", "b"})
+    await first.hold("a")
+    await second.hold("b")
+    for liveness in (first, second):
+        assert await liveness.dead(both) == frozenset()
+    await second.drop("b")
+    assert await first.dead(both) == frozenset(), (
+        "an owner that left on purpose proves nothing by its absence"
+    )
+    assert await second.dead(both) == frozenset()
+    await first.drop("a")
+    assert not folder.exists(), "the last owner leaves a folder behind"
+
+
+async def test_a_missing_file_proves_death_only_after_a_reboot(folder: Path) -> None:
+    liveness = FlockLiveness(str(folder))
+    assert await liveness.dead(A) == frozenset()
+    assert await liveness.dead(A, rebooted=True) == A
+
+
+async def test_what_a_dead_owner_left_can_be_cleared_away(folder: Path) -> None:
+    liveness = FlockLiveness(str(folder))
+    with children(HOLDER, folder, "alone") as (child,):
+        assert child.hear() == "ready"
+        child.process.kill()
+        child.process.wait()
+    assert (folder / "a").exists()
+    await liveness.forget("a")
+    await liveness.forget("a")
+    assert not folder.exists()
+
+
+async def test_those_who_look_at_the_same_time_do_not_take_each_other_for_the_owner(folder: Path) -> None:
+    import fcntl
+
+    with children(HOLDER, folder, "alone") as (child,):
+        assert child.hear() == "ready"
+        child.process.kill()
+        child.process.wait()
+    with (folder / "a").open("rb") as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert await FlockLiveness(str(folder)).dead(A) == A
+
+
+async def test_holding_survives_that_the_last_owner_removes_the_folder(folder: Path) -> None:
+    first, second = FlockLiveness(str(folder)), FlockLiveness(str(folder))
+    for _ in range(50):
+        await first.hold("a")
+        await first.drop("a")
+        await second.hold("b")
+        assert await first.dead(frozenset({"b"})) == frozenset()
+        await second.drop("b")
+
+
+async def test_without_liveness_only_a_reboot_ends_an_owner_early() -> None:
+    liveness = NoLiveness()
+    await liveness.hold("a")
+    assert await liveness.dead(A) == frozenset()
+    assert await liveness.dead(A, rebooted=True) == A
+    await liveness.drop("a")
+    await liveness.forget("a")
+    assert isinstance(liveness_beside("effectlog.db"), FlockLiveness)
