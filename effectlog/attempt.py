@@ -78,6 +78,7 @@ class Attempt:
         self.ending: Ending | None = None
         self.ending_signal = threading.Event()
         self.reason = ""
+        self.back_in = 0.0
         self.refused = False
         """An effect wanted to start while the attempt was ending."""
         self.holds: dict[str, str] = {}
@@ -126,13 +127,17 @@ class Attempt:
             return RunCancelling(f"{where}: the run is being cancelled", run_id=self.run_id)
         return AttemptOver(f"{where} takes no more effects: {self.ending}", run_id=self.run_id)
 
-    def end(self, ending: Ending, reason: str = "") -> None:
-        """Begin to end. The first reason stands, except that a lost lease overrides every other."""
+    def end(self, ending: Ending, reason: str = "", *, back_in: float = 0.0) -> None:
+        """Begin to end. The first reason stands, except that a lost lease overrides every other.
+
+        ``back_in``: seconds before a run that is given back may be claimed again.
+        """
         with self._lock:
             if self.ending is not None and not (ending is Ending.LOST and self.ending is not Ending.LOST):
                 return
             self.ending = ending
             self.reason = reason or str(ending)
+            self.back_in = back_in
             self.ending_signal.set()
         if ending is not Ending.OVER:
             self.interrupt(ending)
@@ -170,6 +175,13 @@ class Attempt:
                 return True
             self._quiet.append(callback)
             return False
+
+    def cancel_requests(self) -> None:
+        """Cancel the tasks of async effect calls under way."""
+        with self._lock:
+            calls = list(self._in_flight.values())
+        for call in calls:
+            call.cancel()
 
     @property
     def quiet(self) -> bool:

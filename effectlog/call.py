@@ -6,29 +6,30 @@ the engine before the caller gets it, and nothing is sent twice but by the decla
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from effectlog import commands as c
 from effectlog import doubt
 from effectlog.attempt import Ending
+from effectlog.codec import convert
 from effectlog.context import Request
-from effectlog.contract import Destination, Verdict
 from effectlog.errors import (
     ConfigurationError,
     DecodingError,
     EffectHeld,
-    EffectLogControl,
     EncodingError,
 )
 from effectlog.failure import declared_failure, describe
 from effectlog.journal import Answer, answer
 from effectlog.keys import operation_id
+from effectlog.ledger.evidence import is_late_outcome
 from effectlog.look_up import look_up
 from effectlog.model import ErrorInfo
+from effectlog.outlasting import check_task
+from effectlog.request_error import after_error
 from effectlog.rows import RequestClock
 from effectlog.steps import Commit, Invoke, Join, Sleep
 
@@ -40,9 +41,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("effectlog")
 
-IN_FLIGHT_BUDGET = 600.0
-"""Seconds that answers of "another request is in flight" are waited out before the attempt is given back."""
-
 
 def perform(attempt: Attempt, call: EffectCall) -> Steps:
     """Answer one effect call from the journal, or make it happen."""
@@ -51,13 +49,13 @@ def perform(attempt: Attempt, call: EffectCall) -> Steps:
         other = attempt.enter(call.key, is_async=call.spec.is_async)
         if other is None:
             try:
-                return (yield from _Call(attempt, call).run())
+                return (yield from Turn(attempt, call).run())
             finally:
                 attempt.leave(call.key)
         yield Join(other, call.key)
 
 
-class _Call:
+class Turn:
     """The turn of one call at its key: at most one of these per key and attempt is under way."""
 
     def __init__(self, attempt: Attempt, call: EffectCall) -> None:
@@ -65,9 +63,13 @@ class _Call:
         self.call = call
         self.spec = call.spec
         self.tries = 0
-        self.waited_since: float | None = None
+        self.exists = False
+        """The destination has said that it has the operation."""
+        self.in_flight = 0
+        self.waiting_since: float | None = None
         self.asked = 0
-        self.asking_since = time.monotonic()
+        self.unknown_since: float | None = None
+        self.dead_since: float | None = None
 
     @property
     def effect(self) -> EffectRow | None:
@@ -86,6 +88,8 @@ class _Call:
                 case Answer.DOUBT if effect is not None:
                     if not (yield from self._answer_doubt(effect)):
                         continue
+            if self.spec.destination is not None:
+                check_task(self.attempt.task, self.spec)
             yield from self._fit_lease()
             if not (yield from self._start()):
                 continue
@@ -105,7 +109,7 @@ class _Call:
                 type_name="",
             )
         try:
-            return self.attempt.codec.decode(effect.result, self.spec.returns.value)
+            value = self.attempt.codec.decode(effect.result, self.spec.returns.value)
         except DecodingError as error:
             # Another process may know the class: the run goes back and no attempt is used.
             self.attempt.end(
@@ -113,10 +117,27 @@ class _Call:
                 f"the recorded result of effect {self.call.key!r} can't be read here: {error}",
             )
             raise self.attempt.signal() from error
+        return self._as_declared(effect, value)
+
+    def _as_declared(self, effect: EffectRow, value: Any) -> Any:
+        """Whoever resolved it may not have had this code at hand to convert the value by."""
+        if effect.resolved_by is None or is_late_outcome(effect.resolved_by):
+            return value
+        try:
+            return convert(value, self.spec.returns.value)
+        except DecodingError as error:
+            raise DecodingError(
+                f"effect {self.call.key!r} of run {self.attempt.run_id} was resolved by {effect.resolved_by} with a value "
+                f"that {self.spec.name} is not declared to return: {error}; change the declaration, then "
+                f"'effectlog retry {self.attempt.run_id}'",
+                path=error.path,
+                type_name=error.type_name,
+            ) from error
 
     def _answer_doubt(self, effect: EffectRow) -> Steps:
         """Deal with an earlier request without an outcome; True if another may be sent now."""
-        settle = self.spec.destination.settle.total_seconds() if self.spec.destination else 0.0
+        contract = doubt.contract_of(effect, self.spec)
+        settle = contract.settle.total_seconds() if contract else 0.0
         left = self.attempt.settle_left(effect, settle, also_own=False)
         match doubt.decide(effect, self.spec, self.attempt.engine.store.clock, settle_left=left):
             case doubt.Resend():
@@ -131,12 +152,13 @@ class _Call:
             case doubt.Wait(seconds):
                 yield Sleep(self.attempt, seconds)
             case doubt.Hold(reason):
-                self._hold(reason)
+                self.hold(reason)
             case doubt.LookUp():
                 yield from look_up(self, effect)
         return False
 
-    def _hold(self, reason: str) -> None:
+    def hold(self, reason: str) -> NoReturn:
+        """Leave the effect to a decision and the attempt by a signal."""
         self.attempt.hold(self.call.key, reason)
         raise EffectHeld(
             f"effect {self.call.key!r} of run {self.attempt.run_id} is in doubt and waits for a decision: {reason}",
@@ -217,24 +239,26 @@ class _Call:
                 self.spec.name,
             )
         except BaseException as error:
-            return (yield from self._after_error(error))
-        return True, self._complete(value)
+            return (yield from after_error(self, error))
+        return True, self.complete(value)
 
     def _check_still_allowed(self, effect: EffectRow) -> None:
         """The last look before the call: the process may have been stopped since the record was written."""
         self.attempt.check_open()
         resending = effect.open_requests > 1
-        if resending and doubt.past_horizon(effect, self.spec.destination, self.attempt.engine.store.clock):
-            self._hold("the send horizon passed right before the call")
+        if resending and doubt.past_horizon(
+            effect, doubt.contract_of(effect, self.spec), self.attempt.engine.store.clock
+        ):
+            self.hold("the send horizon passed right before the call")
 
-    def _finish(self, outcome: c.RequestOutcome, error: BaseException | ErrorInfo, **more: Any) -> None:
+    def finish(self, outcome: c.RequestOutcome, error: BaseException | ErrorInfo, **more: Any) -> None:
         info = error if isinstance(error, ErrorInfo) else describe(error)
         self.attempt.record(c.FinishEffect(self.attempt.fence, self.call.key, outcome, error=info, **more))
 
     def _not_called(self, error: BaseException) -> None:
         """Record that a request which may have been announced was never made."""
         if self.effect is not None and self.attempt.fence.attempt in self.effect.executing:
-            self._finish(c.RequestOutcome.NOT_APPLIED, error)
+            self.finish(c.RequestOutcome.NOT_APPLIED, error)
             return
         # The *started* record may or may not have landed; the store ignores this where it has not.
         command = c.FinishEffect(
@@ -245,7 +269,7 @@ class _Call:
         except Exception:
             logger.debug("effectlog: the engine is closed; nothing was called", exc_info=True)
 
-    def _complete(self, value: Any) -> Any:
+    def complete(self, value: Any) -> Any:
         if inspect.isawaitable(value):
             self._refuse_awaitable(value)
         try:
@@ -282,64 +306,7 @@ class _Call:
         )
         if inspect.iscoroutine(value):
             value.close()
-            self._finish(c.RequestOutcome.NOT_APPLIED, error)  # A coroutine that never ran did nothing.
+            self.finish(c.RequestOutcome.NOT_APPLIED, error)  # A coroutine that never ran did nothing.
         else:
-            self._finish(c.RequestOutcome.UNKNOWN, error)
+            self.finish(c.RequestOutcome.UNKNOWN, error)
         raise error
-
-    # --- an exception --------------------------------------------------------------------------
-
-    def _after_error(self, error: BaseException) -> Steps:
-        verdict = self._judge(error)
-        if verdict is Verdict.APPLIED:
-            return True, self._complete_existing(error)
-        if verdict is Verdict.IN_FLIGHT:
-            return (yield from self._wait_out(error))
-        if isinstance(error, self.spec.final):
-            self._finish(c.RequestOutcome.FINAL, error)
-            raise declared_failure(
-                describe(error), self.spec.final, self.attempt.run_id, self.call.key
-            ) from error
-        if verdict is Verdict.NOT_APPLIED or isinstance(error, self.spec.not_applied):
-            rule = self.spec.destination.failure_rule if self.spec.destination else None
-            self._finish(c.RequestOutcome.NOT_APPLIED, error, new_operation=rule == "new_key")
-        else:
-            self._finish(c.RequestOutcome.UNKNOWN, error)
-        if verdict is Verdict.KEY_MISUSED:
-            self._hold(f"the destination has this key with other parameters: {error}")
-        if not self._tries_again(error):
-            raise error
-        assert self.spec.retry is not None  # noqa: S101 - _tries_again asked
-        yield Sleep(self.attempt, self.spec.retry.delay_after(self.tries))
-        return False, None
-
-    def _judge(self, error: BaseException) -> Verdict:
-        destination: Destination | None = self.spec.destination
-        if destination is None or not isinstance(error, Exception):
-            return Verdict.UNKNOWN
-        return destination.classify(error)
-
-    def _complete_existing(self, error: BaseException) -> Any:
-        """The error proves that the operation exists: that is success, with what the error names as the value."""
-        assert self.spec.destination is not None  # noqa: S101 - its classifier spoke
-        logger.info("effectlog: effect %r exists at the destination: %s", self.call.key, error)
-        return self._complete(self.spec.destination.existing(error))
-
-    def _wait_out(self, error: BaseException) -> Steps:
-        self._finish(c.RequestOutcome.UNKNOWN, error)
-        assert self.spec.destination is not None  # noqa: S101 - its classifier spoke
-        now = time.monotonic()
-        self.waited_since = self.waited_since or now
-        if now - self.waited_since > IN_FLIGHT_BUDGET:
-            self.attempt.end(Ending.RELEASED, f"effect {self.call.key!r} is still in flight: {error}")
-            raise self.attempt.signal() from error
-        yield Sleep(self.attempt, self.spec.destination.in_flight_wait.total_seconds())
-        return False, None
-
-    def _tries_again(self, error: BaseException) -> bool:
-        retry = self.spec.retry
-        if retry is None or not isinstance(error, Exception) or isinstance(error, EffectLogControl):
-            return False
-        if isinstance(error, asyncio.CancelledError) or self.attempt.ending is not None:
-            return False
-        return not retry.ends_after_error(self.tries) and not isinstance(error, retry.give_up_on)

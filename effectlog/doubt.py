@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from effectlog.rows import EffectRow, RequestClock
     from effectlog.spec import EffectSpec
 
+_SHORTEST_WAIT = 0.05
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 60.0
 
@@ -76,21 +77,37 @@ def decide(effect: EffectRow, spec: EffectSpec, clock: Clock, *, settle_left: fl
 
     ``settle_left``: seconds until a request of an earlier owner must have shown at the destination.
     """
-    if effect.policy is Policy.HOLD and spec.policy is not Policy.HOLD:
-        return Hold("it was held before and nobody has decided")
     if spec.policy is Policy.HOLD:
         return Hold("its policy is to hold")
+    if effect.policy is Policy.HOLD:
+        return Hold("it was held before and nobody has decided")
+    if moved := _moved(effect, spec):
+        return Hold(moved)
     if spec.policy is Policy.LOOK_UP:
         return LookUp()
-    sent_under = stored_contract(effect)
-    known = spec.destination
-    if sent_under is not None and known is not None and not known.shares_keys_with(sent_under):
-        return Hold(f"it was sent to {sent_under.name} under another account or contract")
-    if past_horizon(effect, spec.destination, clock):
+    contract = contract_of(effect, spec)
+    if past_horizon(effect, contract, clock):
         return Hold("the destination may have forgotten the key of the first request (send horizon passed)")
-    if settle_left > 0 and spec.destination is not None:
+    if settle_left > 0 and contract is not None:
         return Wait(settle_left)
     return Resend()
+
+
+def contract_of(effect: EffectRow, spec: EffectSpec) -> Destination | None:
+    """The contract that binds a resend: the declared one, or that of the first request where none is any more."""
+    return spec.destination or stored_contract(effect)
+
+
+def _moved(effect: EffectRow, spec: EffectSpec) -> str | None:
+    """Another account knows neither the key nor the operation, so neither a resend nor a miss is safe there."""
+    sent_under, declared = stored_contract(effect), spec.destination
+    if sent_under is None or declared is None or declared.shares_keys_with(sent_under):
+        return None
+    return f"it was sent to {_named(sent_under)}, and is declared for {_named(declared)} now"
+
+
+def _named(contract: Destination) -> str:
+    return contract.name if contract.account is None else f"{contract.name} (account {contract.account})"
 
 
 def stored_contract(effect: EffectRow) -> Destination | None:
@@ -98,8 +115,17 @@ def stored_contract(effect: EffectRow) -> Destination | None:
     return None if effect.destination is None else Destination.from_json(json.loads(effect.destination))
 
 
-def look_up_again(asked: int, retry_after: float | None) -> float:
+def look_up_again(asked: int, retry_after: float | None = None) -> float:
     """Seconds before the destination is asked for the ``asked + 1``-th time."""
     if retry_after is not None:
-        return max(0.0, retry_after)
-    return float(min(_FIRST_WAIT * 2 ** min(asked - 1, 20), _LONGEST_WAIT))
+        return max(_SHORTEST_WAIT, retry_after)
+    return _grown(_FIRST_WAIT, asked)
+
+
+def in_flight_again(answers: int, first: float) -> float:
+    """Seconds to wait after the ``answers``-th answer that another request is in flight."""
+    return max(first, _SHORTEST_WAIT, _grown(first, answers))
+
+
+def _grown(first: float, times: int) -> float:
+    return float(min(first * 2 ** min(times - 1, 20), _LONGEST_WAIT))

@@ -15,6 +15,7 @@ from effectlog.context import Request, place
 from effectlog.errors import ConfigurationError, EffectLogWarning
 from effectlog.keys import Binder, KeyTemplate, fingerprints
 from effectlog.model import Policy
+from effectlog.outlasting import check_effect
 from effectlog.spec import Annotation, EffectCall, EffectSpec
 from effectlog.steps import block, drive
 from effectlog.wrapping import FunctionWrapper
@@ -55,6 +56,12 @@ def effect(
     recorded after it; a later attempt gets the recorded result and sends nothing. Outside of any
     attempt the function is called as if it were not decorated.
 
+    A second effect is ruled out where the destination deduplicates by the operation id (within its send
+    horizon), where the policy holds, and where a look-up finds the first one. One window stays open without
+    such a key: a process that was paused inside the call, lost its run, and wakes after somebody has
+    decided ``NotApplied()`` still sends. A look-up never decides that while such an owner may be alive (the run is
+    held); a person is told so before deciding.
+
     Args:
         key: names one operation within its run: a ``str.format`` template over the parameters, defaults
             applied, or a callable that gets the call's arguments and returns a non-empty string.
@@ -86,8 +93,9 @@ def effect(
             is_async=is_async(function),
             returns=Annotation(plain(function), return_annotation),
             policy=_policy(function, in_doubt, destination),
+            declared_doubt=in_doubt is not None,
             look_up=in_doubt if callable(in_doubt) else None,
-            lookup_budget=lookup_budget,
+            lookup_budget=_budget(lookup_budget, function),
             destination=destination,
             destination_json=json.dumps(destination.to_json()) if destination else None,
             retry=retry,
@@ -98,6 +106,7 @@ def effect(
         )
         if destination is not None:
             destination.check_operation_id()
+        check_effect(spec)
         _declared[spec.name] = spec
         caller = _Caller(spec, key, plain(function))
         wrapped: Any = FunctionWrapper(function, caller.call)
@@ -224,6 +233,14 @@ def _policy(function: Any, in_doubt: Any, destination: Destination | None) -> Po
 
 def _types(given: Any) -> tuple[type[BaseException], ...]:
     return given if isinstance(given, tuple) else (given,)
+
+
+def _budget(seconds: float, function: Any) -> float:
+    if not seconds >= 0:
+        raise ConfigurationError(
+            f"{qualified_name(function)}: lookup_budget={seconds!r}; give seconds, 0 to hold at the first Unknown"
+        )
+    return seconds
 
 
 def _seconds(timeout: float | None, function: Any) -> float | None:

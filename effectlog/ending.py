@@ -5,6 +5,7 @@ What left the body does not decide by itself, because user code may have swallow
 
 from __future__ import annotations
 
+import inspect
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from effectlog.errors import (
     EncodingError,
     StoreError,
 )
-from effectlog.failure import describe, storable
+from effectlog.failure import MESSAGE_LIMIT, describe, storable
 from effectlog.keys import new_run_id
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 from effectlog.rows import NewRun
@@ -53,7 +54,10 @@ def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
     if ending is Ending.LOST:
         return None
     if attempt.holds:
-        return _end(attempt, AttemptOutcome.HELD, RunState.HELD, holds=tuple(attempt.holds))
+        holds = dict(attempt.holds)
+        return _end(
+            attempt, AttemptOutcome.HELD, RunState.HELD, holds=tuple(holds), error=_hold_reasons(holds)
+        )
     undisturbed = body.error is None and not body.disturbed
     if ending in (None, Ending.OVER) or undisturbed:
         return _end_by_body(attempt, body)
@@ -61,7 +65,7 @@ def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
     if ending is Ending.CANCELLED:
         return _end(attempt, AttemptOutcome.CANCELLED, RunState.CANCELLED)
     if ending is Ending.RELEASED:
-        delay = 0.0 if attempt.reason == str(Ending.RELEASED) else GIVE_BACK_DELAY
+        delay = 0.0 if attempt.reason == str(Ending.RELEASED) else max(GIVE_BACK_DELAY, attempt.back_in)
         error = reason if delay else None
         return _end(attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=error, delay=delay)
     timeout = ErrorInfo(
@@ -84,7 +88,14 @@ def _end_by_body(attempt: Attempt, body: BodyEnd) -> c.EndAttempt:
 
 
 def _forgotten_effects(attempt: Attempt) -> ConfigurationError | None:
-    names = sorted({name for name, _ in attempt.unawaited.values()})
+    names = sorted(
+        {
+            name
+            for name, coroutine in list(attempt.unawaited.values())
+            # One that was closed, or cancelled before its first step, was not forgotten.
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+        }
+    )
     if not names:
         return None
     return ConfigurationError(
@@ -125,6 +136,11 @@ def _after_error(
     return _end(attempt, outcome, RunState.PENDING, error=error, delay=retry.delay_after(errors))
 
 
+def _hold_reasons(holds: dict[str, str]) -> ErrorInfo:
+    reasons = "; ".join(f"effect {key!r}: {reason}" for key, reason in holds.items())
+    return ErrorInfo("effectlog.EffectHeld", storable(reasons[:MESSAGE_LIMIT]))
+
+
 def _end(attempt: Attempt, outcome: AttemptOutcome, state: RunState, **more: Any) -> c.EndAttempt:
     return c.EndAttempt(attempt.fence, outcome, state, **more)
 
@@ -132,6 +148,11 @@ def _end(attempt: Attempt, outcome: AttemptOutcome, state: RunState, **more: Any
 def unreadable_arguments(attempt: Attempt, error: DecodingError | TypeError) -> c.EndAttempt:
     """End a run whose stored arguments this process can't use: it is a dead letter until somebody retries it."""
     return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=True)
+
+
+def broken(attempt: Attempt, error: Exception) -> c.EndAttempt:
+    """End an attempt that could not be executed or decided as it should; it counts as an error."""
+    return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=False)
 
 
 def crashed_too_often(attempt: Attempt) -> c.EndAttempt:

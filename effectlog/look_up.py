@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from effectlog import commands as c
@@ -15,7 +16,7 @@ from effectlog.model import Applied, NotApplied, Unknown
 from effectlog.steps import Ask, AskDead, Commit, Sleep
 
 if TYPE_CHECKING:
-    from effectlog.call import _Call
+    from effectlog.call import Turn
     from effectlog.rows import EffectRow
     from effectlog.steps import Steps
 
@@ -23,33 +24,70 @@ logger = logging.getLogger("effectlog")
 
 DEFAULT_SETTLE = 1.0
 """Seconds before a miss counts where no contract says how long the destination's index may lag."""
+_SHORTEST_ANSWER = 1.0
 
 
-def look_up(turn: _Call, effect: EffectRow) -> Steps:
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a miss of the coming look-up will be worth: nothing yet, or not as long as the owner may be alive."""
+
+    left: float
+    """Seconds until earlier requests must have shown."""
+    owner_dead: bool
+
+
+def look_up(turn: Turn, effect: EffectRow) -> Steps:
     """Ask once; settle the effect, wait before the next question, or hold."""
+    # Before the question: a request may land while it is being answered.
+    proof = yield from _worth_of_a_miss(turn, effect)
+    asked_at = time.monotonic()
     answer = yield from _ask(turn, effect)
     turn.asked += 1
+    if turn.exists and isinstance(answer, NotApplied):
+        answer = Unknown()  # The destination itself said that it exists, so its index is behind.
     match answer:
         case Applied(value):
             yield from _settle_applied(turn, effect, value)
         case NotApplied(new_operation):
-            yield from _settle_not_applied(turn, effect, new_operation=new_operation)
+            turn.unknown_since = None
+            yield from _settle_not_applied(turn, effect, proof, new_operation=new_operation)
         case Unknown(retry_after):
-            waited = time.monotonic() - turn.asking_since
+            turn.unknown_since = turn.unknown_since or asked_at
+            waited = time.monotonic() - turn.unknown_since
             if waited >= turn.spec.lookup_budget:
-                turn._hold(f"its look-up could not tell for {waited:.0f} s")  # noqa: SLF001 - one turn, two modules
+                turn.hold(f"its look-up could not tell for {waited:.0f} s")
             pause = doubt.look_up_again(turn.asked, retry_after)
             yield Sleep(turn.attempt, min(pause, max(0.05, turn.spec.lookup_budget - waited)))
 
 
-def _ask(turn: _Call, effect: EffectRow) -> Steps:
+def _worth_of_a_miss(turn: Turn, effect: EffectRow) -> Steps:
+    attempt = turn.attempt
+    destination = doubt.contract_of(effect, turn.spec)
+    settle = destination.settle.total_seconds() if destination else DEFAULT_SETTLE
+    left = attempt.settle_left(effect, settle, also_own=True)
+    others = frozenset(
+        earlier.owner for earlier in attempt.run.attempts if earlier.number in effect.executing
+    )
+    if not others:
+        return Proof(left, owner_dead=True)
+    if turn.dead_since is None and others == (yield AskDead(attempt, others)):
+        turn.dead_since = time.monotonic()
+    if turn.dead_since is None:
+        return Proof(left, owner_dead=False)
+    # A paused owner may have come back and sent right before it died.
+    return Proof(max(left, turn.dead_since + settle - time.monotonic()), owner_dead=True)
+
+
+def _ask(turn: Turn, effect: EffectRow) -> Steps:
     assert turn.spec.look_up is not None  # noqa: S101 - its policy says so
+    request, call = turn.request_scope(effect), turn.call
+    timeout = max(_SHORTEST_ANSWER, turn.spec.lookup_budget)
     try:
-        answer = yield Ask(turn.request_scope(effect), turn.spec.look_up, turn.call.args, turn.call.kwargs)
+        answer = yield Ask(request, turn.spec.look_up, call.args, call.kwargs, timeout)
     except Exception as error:
         logger.warning(
             "effectlog: the look-up for effect %r of run %s failed, so it can't tell: %s: %s",
-            turn.call.key,
+            call.key,
             turn.attempt.run_id,
             type(error).__qualname__,
             error,
@@ -65,33 +103,26 @@ def _ask(turn: _Call, effect: EffectRow) -> Steps:
     return answer
 
 
-def _settle_applied(turn: _Call, effect: EffectRow, value: object) -> Steps:
+def _settle_applied(turn: Turn, effect: EffectRow, value: object) -> Steps:
     try:
         data = turn.attempt.codec.encode(convert(value, turn.spec.returns.value))
     except (EncodingError, DecodingError) as error:
-        turn._hold(f"its look-up found it, but the value can't be the result: {error}")  # noqa: SLF001
-    else:
-        yield from _commit(turn, effect, applied=True, result=data)
+        turn.hold(f"its look-up found it, but the value can't be the result: {error}")
+    yield from _commit(turn, effect, applied=True, result=data)
 
 
-def _settle_not_applied(turn: _Call, effect: EffectRow, *, new_operation: bool) -> Steps:
-    destination = turn.spec.destination
-    settle = destination.settle.total_seconds() if destination else DEFAULT_SETTLE
-    left = turn.attempt.settle_left(effect, settle, also_own=True)
-    if left > 0:
+def _settle_not_applied(turn: Turn, effect: EffectRow, proof: Proof, *, new_operation: bool) -> Steps:
+    if proof.left > 0:
         # The index may lag behind, or the first request may still be on its way.
-        yield Sleep(turn.attempt, min(left, 1.0))
-        return
-    others = frozenset(
-        attempt.owner for attempt in turn.attempt.run.attempts if attempt.number in effect.executing
-    )
-    if others and others != (yield AskDead(turn.attempt, others)):
-        turn._hold("its look-up found nothing, but an earlier owner may still be alive and sending")  # noqa: SLF001
-    yield from _commit(turn, effect, applied=False, new_operation=new_operation)
+        yield Sleep(turn.attempt, min(proof.left, doubt.look_up_again(turn.asked)))
+    elif not proof.owner_dead:
+        turn.hold("its look-up found nothing, but an earlier owner may still be alive and sending")
+    else:
+        yield from _commit(turn, effect, applied=False, new_operation=new_operation)
 
 
 def _commit(
-    turn: _Call,
+    turn: Turn,
     effect: EffectRow,
     *,
     applied: bool,

@@ -58,6 +58,16 @@ class Retry:
             base = self.max_delay
         return base * (1.0 + self.jitter * random.random())  # noqa: S311 - spreads load, guards nothing
 
+    def longest_wait(self) -> float:
+        """Seconds of delay before the last try, if every try before it fails and every delay is at its longest."""
+        retries = self.max_attempts - 1
+        delay, total = self.delay, 0.0
+        if self.backoff <= 1.0 or delay <= 0.0:
+            total, retries = retries * min(delay, self.max_delay), 0
+        while retries > 0 and delay < self.max_delay:
+            total, delay, retries = total + delay, delay * self.backoff, retries - 1
+        return (total + retries * self.max_delay) * (1.0 + self.jitter)
+
     def ends_after_error(self, errors: int) -> bool:
         """Whether the ``errors``-th error is the last one allowed."""
         return errors >= self.max_attempts

@@ -7,16 +7,17 @@ async functions. So what an effect call does is written once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import threading
 import time
-import warnings
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from effectlog.context import Request, place
-from effectlog.errors import EffectConflict, EffectLogWarning
+from effectlog.errors import EffectConflict
+from effectlog.notice import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
@@ -119,16 +120,18 @@ class Join:
         self.other.over().result()
 
     async def wait(self) -> None:
-        await asyncio.wrap_future(self.other.over())
+        # Shielded: who waits here and is cancelled must not cancel what the others wait for.
+        await asyncio.shield(asyncio.wrap_future(self.other.over()))
 
 
 class InFlight:
     """One effect call under way, for others of the same key to wait on."""
 
-    __slots__ = ("_done", "_lock", "_over", "loop")
+    __slots__ = ("_done", "_lock", "_over", "_task", "loop")
 
     def __init__(self, lock: threading.RLock, *, is_async: bool) -> None:
         self.loop = running_loop() if is_async else None
+        self._task = asyncio.current_task(self.loop) if self.loop is not None else None
         self._lock = lock
         self._done = False
         self._over: Future[None] | None = None
@@ -141,6 +144,12 @@ class InFlight:
                 if self._done:
                     self._over.set_result(None)
             return self._over
+
+    def cancel(self) -> None:
+        """Cancel the task that makes an async call; a sync one can't be."""
+        if self.loop is not None and self._task is not None:
+            with contextlib.suppress(RuntimeError):  # Its loop is closed.
+                self.loop.call_soon_threadsafe(self._task.cancel)
 
     def finish(self) -> None:
         """Say that the call is over."""
@@ -171,11 +180,9 @@ class Invoke:
             place.reset(token)
             took = time.monotonic() - began
             if self.timeout is not None and took > self.timeout:
-                warnings.warn(
+                warn(
                     f"sync effect {self.name} took {took:.3f} s with timeout={self.timeout:g}; sync code can't be "
-                    f"interrupted, so give its client a timeout of its own",
-                    EffectLogWarning,
-                    stacklevel=2,
+                    f"interrupted, so give its client a timeout of its own"
                 )
 
     async def wait(self) -> Any:
@@ -209,6 +216,8 @@ class Ask:
     function: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    timeout: float
+    """Seconds after which an answer is not waited for any more (TimeoutError); a sync form can't be left."""
 
     def _call(self) -> Any:
         token = place.set(self.request)
@@ -225,9 +234,13 @@ class Ask:
         outcome: Future[Any] = Future()
         thread = threading.Thread(target=_run_alone, args=(answer, self.request, outcome), daemon=True)
         thread.start()
-        return outcome.result()
+        return outcome.result(self.timeout)
 
     async def wait(self) -> Any:
+        async with asyncio.timeout(self.timeout):
+            return await self._answer()
+
+    async def _answer(self) -> Any:
         if inspect.iscoroutinefunction(self.function):
             token = place.set(self.request)
             try:

@@ -35,9 +35,17 @@ def settle_by_late_outcome(pages: Pages, effect: EffectRow) -> None:
     succeed(pages, effect, effect.late_result, problem)
 
 
+_LATE = "late outcome of attempt"
+
+
 def late_outcome_of(attempt: int) -> str:
     """Names the source of an outcome that came after its attempt had lost the run."""
-    return f"late outcome of attempt {attempt}"
+    return f"{_LATE} {attempt}"
+
+
+def is_late_outcome(source: str) -> bool:
+    """Whether the effect's own function gave the outcome, and nobody else."""
+    return source.startswith(_LATE)
 
 
 def credit(effect: EffectRow, by: str) -> None:
