@@ -30,7 +30,9 @@ logger = logging.getLogger("effectlog")
 LIVENESS_INTERVAL = 0.04
 """Seconds between two looks at whether other owners' processes are gone, while others own runs."""
 LEASE_INTERVAL = 0.25
-"""Seconds between two looks at leases that ran out, and at work that no change has told of."""
+"""Seconds between two looks at leases that ran out, while others own runs."""
+IDLE_INTERVAL = 1.0
+"""Seconds after which it looks although nothing has told of a change."""
 CLAIM_LIMIT = 100
 """Runs of one claim at most, so that a claim never keeps a heartbeat waiting."""
 _LONGEST_PAUSE = 5.0
@@ -117,7 +119,7 @@ class Claimer:
         if await self._take_over(tasks) or time.monotonic() >= self._claim_at:
             self._claim_at = 0.0
             next_in = await self._claim(tasks)
-            self._claim_at = time.monotonic() + min(LEASE_INTERVAL, next_in)
+            self._claim_at = time.monotonic() + min(IDLE_INTERVAL, next_in)
         next_look = self._owners_at + LIVENESS_INTERVAL if self._watching else self._leases_at
         return min(next_look, self._claim_at) - time.monotonic()
 
@@ -136,7 +138,9 @@ class Claimer:
         self._owners_at = now
         commands, dead = await self._engine.read(self._find_gone(tasks, leases_due=leases_due))
         if leases_due:
-            self._leases_at = now + LEASE_INTERVAL
+            self._leases_at = now + IDLE_INTERVAL
+        if self._watching:
+            self._leases_at = min(self._leases_at, now + LEASE_INTERVAL)
         if commands:
             await self._engine.commit(*commands)
         self._owners_changed |= bool(commands or dead)
@@ -163,10 +167,10 @@ class Claimer:
     async def _claim(self, tasks: Mapping[str, TaskSpec]) -> float:
         """Claim while something is due and there is room; the seconds until more becomes due."""
         names = list(tasks)
-        next_in = LEASE_INTERVAL
+        next_in = IDLE_INTERVAL
         while not self._stopping and (free := self._concurrency - len(self._executor)) > 0:
             due = await self._engine.read(self._engine.store.due(names))
-            next_in = LEASE_INTERVAL if due.next_in is None else due.next_in
+            next_in = IDLE_INTERVAL if due.next_in is None else due.next_in
             # Due, but not to be had: a limit or a suspect keeps it waiting, and its end will wake us.
             if not due.now or not await self._claim_some(tasks, free):
                 break

@@ -25,6 +25,7 @@ from effectlog.store.flock import NoLiveness, liveness_beside
 from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
 from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs
 from effectlog.store.sqlite_live import LiveRuns
+from effectlog.store.sqlite_watch import ChangeWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-POLL_INTERVAL = 0.02
-"""Seconds between looks at ``data_version``, which tells that another connection has committed."""
-
+_MEMORY_INTERVAL = 1.0
 _inherited: list[object] = []
 
 
@@ -60,8 +59,7 @@ class SqliteStore:
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
         self._live = LiveRuns()
-        self._watcher: sqlite3.Connection | None = None
-        self._data_version = -1
+        self._watcher: ChangeWatch | None = None
         self._pid = os.getpid()
 
     @property
@@ -91,7 +89,7 @@ class SqliteStore:
             if not self._in_memory:
                 self._reader = await self._connect()
                 await self._call(self._reader, sqlite_file.make_reader)
-                self._watcher = self._connection()
+                self._watcher = ChangeWatch(self._connection(check_same_thread=False))
         except BaseException as error:
             await self.close()
             if isinstance(error, StoreError) and not isinstance(error, StoreRefused):
@@ -106,15 +104,19 @@ class SqliteStore:
             _inherited.append((writer, reader, watcher))
             return
         if watcher is not None:
-            watcher.close()
+            watcher.stop()
         for connection in (reader, writer):
             if connection is not None:
                 with contextlib.suppress(sqlite3.Error):
                     await connection.close()
 
-    def _connection(self) -> sqlite3.Connection:
+    def _connection(self, *, check_same_thread: bool = True) -> sqlite3.Connection:
         return sqlite3.connect(
-            self._path, timeout=self._busy_timeout, isolation_level=None, cached_statements=256
+            self._path,
+            timeout=self._busy_timeout,
+            isolation_level=None,
+            cached_statements=256,
+            check_same_thread=check_same_thread,
         )
 
     async def _connect(self) -> aiosqlite.Connection:
@@ -154,19 +156,12 @@ class SqliteStore:
         return await self._call(self._reader or self._writer, function, *args)
 
     async def changed(self) -> None:
-        """Return after at most one poll interval if another connection has committed, else keep polling."""
+        """Return once another connection has committed; memory has none, so there it is a mere pause."""
         self._check_process()
-        while True:
-            await asyncio.sleep(POLL_INTERVAL)
-            if self._watcher is None:
-                return
-            try:
-                (version,) = self._watcher.execute("PRAGMA data_version").fetchone()
-            except sqlite3.Error:
-                return  # Whoever looks next gets the reason.
-            if version != self._data_version:
-                self._data_version = version
-                return
+        if self._watcher is None:
+            await asyncio.sleep(_MEMORY_INTERVAL)
+        else:
+            await self._watcher.changed()
 
     async def get(self, run_id: str) -> StoredRun | None:
         found = await self._read(_snapshot, load_runs, [run_id])

@@ -1,0 +1,66 @@
+"""Waiting costs next to nothing, and yet new work from another process starts within fifty milliseconds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from scheduler_app import limited
+
+if TYPE_CHECKING:
+    from scheduler_processes import Field, Process
+
+    from effectlog import EffectLog
+
+
+def _cpu(process: Process) -> float:
+    """Seconds of processor time a process has used so far."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def _latencies(field: Field, count: int) -> list[float]:
+    feeder = field.start("feed", count=count, pause=0.01)
+    assert feeder.wait(60) == 0
+    begun = {request.what: request.at for request in field.requests()}
+    return sorted(begun[f"new {n}"] - begun[f"enqueue {n}"] for n in range(count))
+
+
+async def test_new_work_from_another_process_starts_within_fifty_milliseconds(field: Field, log: EffectLog) -> None:
+    field.worker()
+    latencies = _latencies(field, 40)
+    assert latencies[-1] < 0.1, latencies[-5:]
+    assert latencies[len(latencies) // 2] < 0.05, latencies
+
+
+@pytest.mark.long
+async def test_ninety_nine_of_a_hundred_start_within_fifty_milliseconds(field: Field, log: EffectLog) -> None:
+    field.worker()
+    latencies = _latencies(field, 300)
+    assert latencies[int(len(latencies) * 0.99)] < 0.05, latencies[-10:]
+
+
+async def test_an_idle_worker_takes_less_than_a_hundredth_of_a_core(field: Field, log: EffectLog) -> None:
+    idle = field.worker()
+    await asyncio.sleep(0.5)
+    before = _cpu(idle)
+    await asyncio.sleep(3)
+    used = (_cpu(idle) - before) / 3
+    print(f"idle: {used:.2%} of a core")
+    assert used <= 0.02, used
+
+
+async def test_an_idle_worker_beside_a_busy_one_takes_little(field: Field, log: EffectLog) -> None:
+    busy = field.worker()
+    await log.enqueue(limited, "a", 10.0)
+    field.wait_for(lambda all_: len(all_) == 1)
+    idle = field.worker()
+    assert field.requests()[0].pid == busy.pid
+    await asyncio.sleep(0.5)
+    before = _cpu(idle)
+    await asyncio.sleep(2)
+    used = (_cpu(idle) - before) / 2
+    print(f"beside a busy one: {used:.2%} of a core")
+    assert used <= 0.05, used
