@@ -7,7 +7,6 @@ error), 2 (it was called wrongly).
 from __future__ import annotations
 
 import logging
-from importlib.metadata import version
 from typing import Any
 
 import click
@@ -39,7 +38,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("effectlog"), prog_name="effectlog")
+@click.version_option(package_name="effectlog", prog_name="effectlog")
 def _effectlog() -> None:
     """Durable tasks and journaled side effects for ordinary Python functions."""
     # What the log has to say while a command runs belongs to workers; here the command's own line says it.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from effectlog.cli.loading import load_module_of
 from effectlog.cli.opening import open_log, run
 from effectlog.cli.options import Failure, filter_options, store_option
 from effectlog.cli.text import counted
@@ -41,7 +42,11 @@ def resolve(
     evidence: str | None,
     store: str,
 ) -> None:
-    """Decide an effect in doubt; a held run then goes on by itself."""
+    """Decide an effect in doubt; a held run then goes on by itself.
+
+    A value given with --applied becomes what the effect's function is declared to return, which its
+    module says; where that can't be imported here, the worker converts it.
+    """
     if (applied is None) is not not_applied:
         raise click.UsageError("say what happened: either --applied JSON or --not-applied")
     if new_operation and not not_applied:
@@ -50,6 +55,10 @@ def resolve(
 
     async def decide() -> RunState:
         async with open_log(store) as log:
+            stored = await log.administration.stored(run_id)
+            for effect in stored.effects:
+                if effect.key == effect_key and not not_applied:
+                    load_module_of(effect.name)
             await log.resolve(run_id, effect_key, answer, by=by, evidence=evidence)
             return (await log.administration.stored(run_id)).row.state
 
@@ -79,7 +88,7 @@ async def _retry(log: EffectLog, run_id: str, force: bool) -> str:
 @store_option
 def cancel(run_ids: tuple[str, ...], state: str | None, task: str | None, force: bool, store: str) -> None:
     """Cancel runs: waiting ones at once, running ones by asking their owner."""
-    _apply(_cancel, "cancelled", run_ids, state, task, force=force, store=store)
+    _apply(_cancel, "cancelled or asked to", run_ids, state, task, force=force, store=store)
 
 
 async def _cancel(log: EffectLog, run_id: str, force: bool) -> str:

@@ -91,31 +91,36 @@ def _what_next(doubt: Doubt, contract: Destination | None, clock: Clock, store: 
     command = f"effectlog resolve {doubt.run.id} {shlex.quote(doubt.effect.key)}"
     yield "  it happened: its answer is taken over, nothing is sent"
     yield f"    {command} --applied 'JSON' --by YOU{store}"
-    yield f"  it did not happen: {_resending(doubt, contract, clock)}"
+    yield from _resending(doubt, contract, clock)
     yield f"    {command} --not-applied --by YOU{store}"
     if contract is not None and contract.failure_rule != "forgotten" and contract.deduplicates:
-        yield "  it failed there for good, and the destination keeps that under the old id: a new one is used"
+        yield "  it failed there, and the destination remembers that: it is sent under a new operation id"
         yield f"    {command} --not-applied --new-operation --by YOU{store}"
 
 
-def _resending(doubt: Doubt, contract: Destination | None, clock: Clock) -> str:
+def _resending(doubt: Doubt, contract: Destination | None, clock: Clock) -> Iterator[str]:
     if doubt.run.state.ended:
-        return "that is recorded; the run stays as it is until 'effectlog retry'"
-    again = "it is sent again under the same id"
+        yield "  it did not happen: that is recorded; the run stays as it is until 'effectlog retry'"
+    else:
+        yield "  it did not happen: it is sent again under the same operation id"
+    yield f"  (safe {_safe(doubt, contract, clock)})"
+
+
+def _safe(doubt: Doubt, contract: Destination | None, clock: Clock) -> str:
     if contract is None:
-        return f"{again}. Safe only if you are sure, or if the destination checks that id"
+        return "only if you are sure, or if the destination checks that id"
     if not contract.deduplicates:
-        return f"{again}. Safe only if you are sure: a repeat is a second effect"
+        return "only if you are sure: a repeat is a second effect"
     if past_horizon(doubt.row, contract, clock):
-        return f"{again}. Safe only if you are sure: the destination may have forgotten the id"
-    return f"{again}. Safe{_until(doubt, contract.send_horizon(), clock)}: the destination deduplicates by it"
+        return "only if you are sure: the destination may have forgotten the id"
+    return f"{_until(doubt, contract.send_horizon(), clock)}, as the destination deduplicates by that id"
 
 
 def _until(doubt: Doubt, horizon: timedelta | None, clock: Clock) -> str:
     if horizon is None:
-        return " at any time"
+        return "at any time"
     try:
         end = doubt.first_request + horizon
     except OverflowError:
-        return " at any time"
-    return f" until {moment(end)} (for {span((end - utc(clock.wall())).total_seconds())})"
+        return "at any time"
+    return f"until {moment(end)} (for {span((end - utc(clock.wall())).total_seconds())})"

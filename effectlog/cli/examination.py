@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from effectlog.cli.crew import WorkerFacts, crew, known_tasks
 from effectlog.cli.text import Column, ago, counted, moment, size, span, table
 from effectlog.clock import utc
 from effectlog.model import RunState
@@ -17,7 +18,6 @@ from effectlog.store.protocol import RunFilter
 if TYPE_CHECKING:
     from effectlog.administration import Administration
     from effectlog.rows import RunRow
-    from effectlog.store.protocol import WorkerRow
 
 _LATE = 60.0
 """Seconds for which a due run may wait before somebody should look why."""
@@ -26,20 +26,6 @@ _OLD_DOUBT = 3600.0
 _LARGE_WAL = 256 * 1024 * 1024
 _STEPPED = 60.0
 """Seconds by which a report may lie ahead of the wall clock before it counts as stepped back."""
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFacts:
-    """One worker that has reported itself and not left."""
-
-    name: str
-    host: str
-    pid: int
-    concurrency: int
-    alive: bool
-    reported_at: datetime
-    claimed_at: datetime | None
-    tasks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +70,7 @@ async def examine(log: Administration) -> Examination:
     """Read the facts and judge them."""
     store = log.engine.store
     health = await log.engine.read(store.health())
-    workers = await _workers(log)
+    workers = await crew(log)
     lapsed = await log.engine.read(log.lapsed())
     held = await log.engine.read(store.find(RunFilter(RunState.HELD)))
     facts = {name: value for name, value in health.items() if name not in _APART}
@@ -110,22 +96,8 @@ def _mapping(value: object) -> dict[str, int]:
     return value if isinstance(value, dict) else {}
 
 
-async def _workers(log: Administration) -> tuple[WorkerFacts, ...]:
-    store = log.engine.store
-    rows = await log.engine.read(store.workers())
-    dead = await log.engine.read(store.liveness.dead(frozenset(row.owner for row in rows)))
-    return tuple(_worker_facts(row, alive=row.owner not in dead) for row in rows)
-
-
-def _worker_facts(row: WorkerRow, *, alive: bool) -> WorkerFacts:
-    claimed = None if row.claimed_at is None else utc(row.claimed_at)
-    return WorkerFacts(
-        row.worker, row.host, row.pid, row.concurrency, alive, utc(row.beat_at), claimed, row.tasks
-    )
-
-
 def _pending_facts(rows: object, workers: tuple[WorkerFacts, ...]) -> tuple[PendingFacts, ...]:
-    known = {task for worker in workers if worker.alive for task in worker.tasks}
+    known = known_tasks(workers)
     listed = rows if isinstance(rows, list) else []
     return tuple(
         PendingFacts(row["task"], row["count"], utc(row["due_at"]), row["task"] in known) for row in listed

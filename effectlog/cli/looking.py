@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from effectlog.cli.crew import crew, known_tasks
 from effectlog.cli.details import described
 from effectlog.cli.jsonable import dumps
 from effectlog.cli.opening import open_log, run
@@ -15,6 +16,7 @@ from effectlog.cli.text import Column, ago, span, table
 from effectlog.model import RunState
 
 if TYPE_CHECKING:
+    from effectlog.cli.crew import WorkerFacts
     from effectlog.model import RunRecord
 
 _COLUMNS = (
@@ -41,20 +43,23 @@ def runs(
 ) -> None:
     """List runs, newest first, with their attempts and the requests that their effects made."""
 
-    async def look() -> list[RunRecord]:
+    async def look() -> tuple[list[RunRecord], tuple[WorkerFacts, ...]]:
         async with open_log(store) as log:
-            return await log.list_runs(state=state, task=task, limit=limit, before=before)
+            found = await log.list_runs(state=state, task=task, limit=limit, before=before)
+            return found, await crew(log.administration)
 
-    found = run(look())
+    found, workers = run(look())
     if as_json:
         click.echo(dumps(found))
         return
-    click.echo(table(_COLUMNS, [_row(record) for record in found]) if found else "no runs")
+    click.echo(
+        table(_COLUMNS, [_row(record, known_tasks(workers)) for record in found]) if found else "no runs"
+    )
     if len(found) == limit:
         click.echo(f"{limit} runs shown; for older ones: effectlog runs --before {found[-1].id}", err=True)
 
 
-def _row(record: RunRecord) -> tuple[object, ...]:
+def _row(record: RunRecord, known: frozenset[str]) -> tuple[object, ...]:
     requests = sum(effect.requests for effect in record.effects)
     return (
         record.id,
@@ -63,18 +68,18 @@ def _row(record: RunRecord) -> tuple[object, ...]:
         span((datetime.now(UTC) - record.created_at).total_seconds()),
         len(record.attempts),
         requests,
-        _note(record),
+        _note(record, known),
     )
 
 
-def _note(record: RunRecord) -> str:
+def _note(record: RunRecord, known: frozenset[str]) -> str:
     doubts = [effect.key for effect in record.effects if effect.in_doubt]
     if doubts:
         return f"in doubt: {', '.join(doubts)}"
-    if record.error is not None:
+    if record.error is not None and record.state is not RunState.PENDING:
         return f"{record.error.type}: {record.error.message}"
     if record.state is RunState.PENDING:
-        return f"due {ago(record.due_at)}"
+        return f"due {ago(record.due_at)}" if record.task in known else "no worker knows it"
     return ""
 
 

@@ -1,0 +1,48 @@
+"""Who works on a store: the workers that have reported themselves, and which of them are alive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from effectlog.clock import utc
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from effectlog.administration import Administration
+    from effectlog.store.protocol import WorkerRow
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """One worker that has reported itself and not left."""
+
+    name: str
+    host: str
+    pid: int
+    concurrency: int
+    alive: bool
+    reported_at: datetime
+    claimed_at: datetime | None
+    tasks: tuple[str, ...]
+
+
+async def crew(log: Administration) -> tuple[WorkerFacts, ...]:
+    """Every worker known to the store. One whose death nothing can prove counts as alive."""
+    store = log.engine.store
+    rows = await log.engine.read(store.workers())
+    dead = await log.engine.read(store.liveness.dead(frozenset(row.owner for row in rows)))
+    return tuple(_facts(row, alive=row.owner not in dead) for row in rows)
+
+
+def known_tasks(workers: tuple[WorkerFacts, ...]) -> frozenset[str]:
+    """The tasks that some live worker can execute."""
+    return frozenset(task for worker in workers if worker.alive for task in worker.tasks)
+
+
+def _facts(row: WorkerRow, *, alive: bool) -> WorkerFacts:
+    claimed = None if row.claimed_at is None else utc(row.claimed_at)
+    return WorkerFacts(
+        row.worker, row.host, row.pid, row.concurrency, alive, utc(row.beat_at), claimed, row.tasks
+    )
