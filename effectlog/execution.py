@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import logging
 import threading
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
 from effectlog.arguments import call_arguments
 from effectlog.attempt import Ending
 from effectlog.context import place
-from effectlog.ending import BodyEnd, crashed_too_often, end_of, is_control, unreadable_arguments
-from effectlog.errors import ConfigurationError, DecodingError, EffectLogError, EffectLogWarning
+from effectlog.ending import BodyEnd, broken, crashed_too_often, end_of, is_control, unreadable_arguments
+from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
+from effectlog.notice import warn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from effectlog.attempt import Attempt
 
 logger = logging.getLogger("effectlog")
+
+_INTERRUPTING = (Ending.CANCELLED, Ending.RELEASED, Ending.TIMED_OUT)
 
 running_attempts = 0
 """How many attempts this process is executing: an effect called outside of them all may be a mistake."""
@@ -54,29 +57,39 @@ class Execution:
 
     async def _run(self) -> c.Outcome | None:
         try:
-            args, kwargs = call_arguments(self.attempt.task, self.attempt.run.args, self.attempt.codec)
-        except (DecodingError, TypeError) as error:
-            return await self._record(unreadable_arguments(self.attempt, error))
-        if self.attempt.task.retry.ends_after_crash(self.attempt.run.row.crashes):
-            return await self._record(crashed_too_often(self.attempt))
-        began = time.monotonic()
-        body = await self._execute(args, kwargs)
-        self._report_overrun(time.monotonic() - began, body)
-        self.attempt.end(Ending.OVER)
-        await self._until_quiet()
-        command = end_of(self.attempt, body)
+            command = await self._attempted()
+        except Exception as error:
+            # A codec of somebody's own, or a defect of ours: the run must not wait for its lease to end.
+            logger.exception(
+                "effectlog: attempt %s of run %s broke", self.attempt.fence.attempt, self.attempt.run_id
+            )
+            command = broken(self.attempt, error)
         self._discard_unawaited()
         if command is None:
             logger.warning("effectlog: %s", self.attempt.signal())
             return None
         return await self._record(command)
 
+    async def _attempted(self) -> c.EndAttempt | None:
+        try:
+            args, kwargs = call_arguments(self.attempt.task, self.attempt.run.args, self.attempt.codec)
+        except (DecodingError, TypeError) as error:
+            return unreadable_arguments(self.attempt, error)
+        if self.attempt.task.retry.ends_after_crash(self.attempt.run.row.crashes):
+            return crashed_too_often(self.attempt)
+        began = time.monotonic()
+        body = await self._execute(args, kwargs)
+        self._report_overrun(time.monotonic() - began, body)
+        self.attempt.end(Ending.OVER)
+        await self._until_quiet()
+        return end_of(self.attempt, body)
+
     async def _execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BodyEnd:
         context = contextvars.copy_context()
         context.run(place.set, self.attempt)
         function = self.attempt.task.function
         if self.attempt.task.is_async:
-            self.body = self._loop.create_task(function(*args, **kwargs), context=context)
+            self.body = self._loop.create_task(_contained(function(*args, **kwargs)), context=context)
         else:
             self.body = self._start_thread(lambda: context.run(function, *args, **kwargs))
         if self.attempt.ending is not None:
@@ -132,23 +145,14 @@ class Execution:
 
     def _body_end(self) -> BodyEnd:
         assert self.body is not None  # noqa: S101 - as above
-        if self.body.cancelled():
-            return BodyEnd(error=asyncio.CancelledError(), disturbed=self._disturbed)
-        error = self.body.exception()
-        disturbed = self._disturbed or self.attempt.refused or is_control(error)
-        if error is not None:
+        try:
+            value = self.body.result()
+        except BaseException as error:
+            disturbed = self._disturbed or self.attempt.refused or is_control(error)
             return BodyEnd(error=error, disturbed=disturbed)
-        value = self.body.result()
         if inspect.isawaitable(value):
-            if inspect.iscoroutine(value):
-                value.close()
-            return BodyEnd(
-                error=ConfigurationError(
-                    f"task {self.attempt.task.name} is a sync function and returned an awaitable; declare it "
-                    f"with 'async def'"
-                )
-            )
-        return BodyEnd(value=value, disturbed=disturbed)
+            return BodyEnd(error=_awaitable_result(self.attempt.task.name, value))
+        return BodyEnd(value=value, disturbed=self._disturbed or self.attempt.refused)
 
     def _interrupt_soon(self, ending: Ending) -> None:
         """Called on any thread."""
@@ -162,6 +166,8 @@ class Execution:
         # A hold leaves by its own signal; what else is under way in the body may finish first.
         if body is None or body.done() or ending is Ending.HELD or not isinstance(body, asyncio.Task):
             return
+        if ending is Ending.LOST and not self.attempt.when_quiet(lambda: self._interrupt_soon(ending)):
+            return  # What a request under way returns is evidence, and the only one there may ever be.
         self._disturbed = True
         body.cancel(f"effectlog: {ending}")
 
@@ -173,20 +179,22 @@ class Execution:
             f"task {self.attempt.task.name} took {took:.3f} s with timeout={timeout:g}: code that doesn't await can't "
             f"be interrupted (run {self.attempt.run_id}, attempt {self.attempt.fence.attempt})"
         )
-        logger.warning("effectlog: %s", message)
-        warnings.warn(message, EffectLogWarning, stacklevel=2)
+        warn(message)
 
     async def _until_quiet(self) -> None:
         """Wait for requests that the body left under way, unless ownership is lost."""
         while not self.attempt.quiet and self.attempt.ending is not Ending.LOST:
+            if self.attempt.ending in _INTERRUPTING:
+                self.attempt.cancel_requests()  # Those of tasks that the body made and did not take along.
             quiet = self._loop.create_future()
-
-            def tell(quiet: asyncio.Future[None] = quiet) -> None:
-                self._loop.call_soon_threadsafe(_set_done, quiet)
-
-            if self.attempt.when_quiet(tell):
+            if self.attempt.when_quiet(lambda quiet=quiet: self._tell(quiet)):  # type: ignore[misc]
                 return
             await asyncio.wait({quiet}, timeout=1.0)
+
+    def _tell(self, quiet: asyncio.Future[None]) -> None:
+        """Called on any thread."""
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+            self._loop.call_soon_threadsafe(_set_done, quiet)
 
     def _discard_unawaited(self) -> None:
         for _, coroutine in self.attempt.unawaited.values():
@@ -214,6 +222,22 @@ class Execution:
             logger.warning("effectlog: %s", self.attempt.signal())
             return None
         return outcome
+
+
+async def _contained(body: Coroutine[Any, Any, Any]) -> Any:
+    """Run a body; ``sys.exit()`` in one task would otherwise end the loop of all of them."""
+    try:
+        return await body
+    except SystemExit as error:
+        raise RuntimeError(f"the task called sys.exit({error.code!r})") from error
+
+
+def _awaitable_result(task: str, value: Any) -> ConfigurationError:
+    if inspect.iscoroutine(value):
+        value.close()
+    return ConfigurationError(
+        f"task {task} is a sync function and returned an awaitable; declare it with 'async def'"
+    )
 
 
 def _set_done(future: asyncio.Future[None]) -> None:

@@ -170,6 +170,7 @@ def resume_if_decided(pages: Pages, run: RunRow) -> None:
     """Let a held run go on once nothing of it waits for a decision any more."""
     if run.state is RunState.HELD and not undecided(pages, run.id):
         run.due_at = pages.now
+        run.crashes = 0  # Decided, it goes on with at least one attempt.
         _move(pages, run, RunState.PENDING)
 
 
