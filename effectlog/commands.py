@@ -116,6 +116,14 @@ class MarkReleasing:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteTrace:
+    """Keep the context of an attempt's span, for the links of those that come after it."""
+
+    fence: Fence
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
 class StartEffect:
     """Record that a request is about to be made. ``seen`` is the row version the caller decided on."""
 
@@ -250,6 +258,7 @@ Command: TypeAlias = (
     | Renew
     | EndAttempt
     | MarkReleasing
+    | NoteTrace
     | StartEffect
     | FinishEffect
     | SettleEffect

@@ -73,6 +73,7 @@ class AttemptRow:
     ended_at: float | None = None
     outcome: AttemptOutcome | None = None
     error: ErrorInfo | None = None
+    trace: str | None = None
 
 
 @dataclass(slots=True)

@@ -32,5 +32,7 @@ def execute(pages: Pages, command: c.Command) -> c.Outcome:
             return runs.retry(pages, command)
         case c.MarkReleasing():
             return runs.mark_releasing(pages, command)
+        case c.NoteTrace():
+            return runs.note_trace(pages, command)
         case _:
             raise TypeError(f"{type(command).__name__} is not decided by the ledger")

@@ -89,6 +89,13 @@ def mark_releasing(pages: Pages, command: c.MarkReleasing) -> c.Outcome:
     return c.Done()
 
 
+def note_trace(pages: Pages, command: c.NoteTrace) -> c.Outcome:
+    if not pages.owns(command.fence):
+        return c.Refused(c.Refusal.NOT_OWNER)
+    pages.traced.append((command.fence.run_id, command.fence.attempt, command.trace))
+    return c.Done()
+
+
 def end_attempt(pages: Pages, command: c.EndAttempt) -> c.Outcome:
     run = pages.runs.get(command.fence.run_id)
     if run is None or not _may_end(pages, run, command):

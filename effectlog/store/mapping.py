@@ -133,6 +133,7 @@ def attempt_from(row: Sequence[Any]) -> AttemptRow:
         ended_at=row[5],
         outcome=AttemptOutcome(row[6]) if row[6] else None,
         error=_error_from(row[7:10]),
+        trace=row[10],
     )
 
 

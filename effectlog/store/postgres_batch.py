@@ -121,6 +121,8 @@ class Batch:
             )
         if pages.begun:
             await self.write_rows("insert_attempt", [mapping.attempt_insert(row) for row in pages.begun])
+        if pages.traced:
+            await self.write_rows("note_trace", pages.traced)
         if pages.ended:
             await self.write_rows("end_attempt", [mapping.attempt_end(row) for row in pages.ended])
         if pages.changed_effects:

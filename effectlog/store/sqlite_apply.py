@@ -103,6 +103,8 @@ def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None
         _write(connection, "insert_key", keys)
     if pages.begun:
         _write(connection, "insert_attempt", [mapping.attempt_insert(attempt) for attempt in pages.begun])
+    if pages.traced:
+        _write(connection, "note_trace", pages.traced)
     if pages.ended:
         _write(connection, "end_attempt", [mapping.attempt_end(attempt) for attempt in pages.ended])
     if pages.changed_effects:
@@ -115,7 +117,7 @@ def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None
     pages.clear_changes()
 
 
-def _write(connection: sqlite3.Connection, name: str, rows: list[mapping.Columns]) -> None:
+def _write(connection: sqlite3.Connection, name: str, rows: Sequence[mapping.Columns]) -> None:
     write_rows(connection, SQL[name], rows)
 
 

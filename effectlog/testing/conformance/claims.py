@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from effectlog import commands as c
 from effectlog.model import RunState
-from effectlog.testing.conformance.guarantee import Topic, accepted, equal, expect
+from effectlog.testing.conformance.guarantee import Topic, accepted, equal, expect, expect_refused
 
 if TYPE_CHECKING:
     from effectlog.testing.conformance.bench import Bench
@@ -68,6 +68,20 @@ async def _(bench: Bench) -> None:
     )
     equal((stored.row.owner, stored.row.state), (bench.name("b"), RunState.RUNNING), "owner and state")
     equal([attempt.number for attempt in stored.attempts], [1, 2], "its attempts")
+
+
+@topic.guarantee("an attempt's trace is kept for those that come after it, and only its owner may say it")
+async def _(bench: Bench) -> None:
+    fence = await bench.running()
+    accepted(await bench.do(c.NoteTrace(fence, "00-ab-cd-01")), c.Done)
+    await bench.release(fence)
+    (stored,) = accepted(await bench.do(bench.claim_of("task", owner="b")), c.Claimed).runs
+    equal(
+        [attempt.trace for attempt in stored.attempts], ["00-ab-cd-01", None], "what is known of each attempt"
+    )
+    expect_refused(await bench.do(c.NoteTrace(fence, "00-ef-ef-01")), c.Refusal.NOT_OWNER)
+    read = await bench.stored(fence.run_id)
+    equal([attempt.trace for attempt in read.attempts], ["00-ab-cd-01", None], "what is read afterwards")
 
 
 @topic.guarantee("a run can be created and claimed in one batch")

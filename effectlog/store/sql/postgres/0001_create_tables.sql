@@ -64,6 +64,7 @@ CREATE TABLE effectlog.attempts (
     error_type TEXT,
     error_message TEXT,
     error_traceback TEXT,
+    trace TEXT,
     PRIMARY KEY (run_id, number),
     CHECK ((ended_at IS NULL) = (outcome IS NULL))
 );

@@ -141,7 +141,7 @@ ORDER BY run_id, started_at, effect_key COLLATE "C";
 
 -- name: load_attempts
 SELECT run_id, number, owner, worker, started_at, ended_at, outcome,
-       error_type, error_message, error_traceback
+       error_type, error_message, error_traceback, trace
 FROM effectlog.attempts WHERE run_id = ANY($1::text[]) ORDER BY run_id, number;
 
 -- name: load_keys
@@ -195,6 +195,11 @@ UPDATE effectlog.attempts AS a SET
 FROM unnest($1::float8[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
      AS ended(ended_at, outcome, error_type, error_message, error_traceback, run_id, number)
 WHERE a.run_id = ended.run_id AND a.number = ended.number;
+
+-- name: note_trace
+UPDATE effectlog.attempts AS a SET trace = new.trace
+FROM unnest($1::text[], $2::bigint[], $3::text[]) AS new(run_id, number, trace)
+WHERE a.run_id = new.run_id AND a.number = new.number;
 
 -- name: save_effect
 INSERT INTO effectlog.effects (run_id, effect_key, name, operation_id, fingerprints, policy, state, version,

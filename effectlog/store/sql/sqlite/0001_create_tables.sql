@@ -67,6 +67,7 @@ CREATE TABLE effectlog_attempts (
     error_type TEXT,
     error_message TEXT,
     error_traceback TEXT,
+    trace TEXT,
     PRIMARY KEY (run_id, number),
     CHECK ((ended_at IS NULL) = (outcome IS NULL))
 );

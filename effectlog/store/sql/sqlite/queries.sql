@@ -30,7 +30,7 @@ FROM effectlog_effects WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY
 
 -- name: load_attempts
 SELECT run_id, number, owner, worker, started_at, ended_at, outcome,
-       error_type, error_message, error_traceback
+       error_type, error_message, error_traceback, trace
 FROM effectlog_attempts WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY run_id, number;
 
 -- name: load_payloads
@@ -71,6 +71,11 @@ UPDATE effectlog_attempts SET
     error_message = new.column4, error_traceback = new.column5
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS new
 WHERE effectlog_attempts.run_id = new.column6 AND effectlog_attempts.number = new.column7;
+
+-- name: note_trace
+UPDATE effectlog_attempts SET trace = new.column3
+FROM (VALUES (?, ?, ?)) AS new
+WHERE effectlog_attempts.run_id = new.column1 AND effectlog_attempts.number = new.column2;
 
 -- name: save_effect
 INSERT INTO effectlog_effects (run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
