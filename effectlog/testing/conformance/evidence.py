@@ -217,3 +217,13 @@ async def _(bench: Bench) -> None:
     effect = await bench.effect(late.run_id)
     expect(effect.state is EffectState.STARTED, "the owner's open request is taken for settled")
     expect(effect.open_requests > 0, "no request counts as open")
+
+
+@topic.guarantee("nobody decides against a success that is known already")
+async def _(bench: Bench) -> None:
+    late, current = await _overtaken(bench)
+    await bench.finish(late, result=b"late")
+    decision = bench.settle_of(late.run_id, applied=False, dead_owners=frozenset({bench.name("b")}))
+    expect_refused(await bench.do(decision), c.Refusal.NOT_IN_DOUBT)
+    await bench.crash(current, dead="b")
+    equal((await bench.effect(late.run_id)).result, b"late", "the result after that")
