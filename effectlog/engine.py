@@ -325,7 +325,12 @@ class Engine:
         if len(batch) > 1 and not error.transient:
             return await self._apply_apart(batch)
         now = time.monotonic()
-        again = [entry for entry in batch if now < entry.until and (error.transient or entry.insist)]
+        for_good = isinstance(error, StoreClosed)  # A closed store does not come back.
+        again = [
+            entry
+            for entry in batch
+            if now < entry.until and (error.transient or entry.insist) and not for_good
+        ]
         for entry in batch:
             if entry not in again:
                 if entry.insist and entry.chain is not None:

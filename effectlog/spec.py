@@ -44,6 +44,8 @@ class EffectSpec:
     is_async: bool
     returns: Annotation
     policy: Policy
+    declared_doubt: bool = False
+    """``in_doubt=`` was given, so the policy is its author's and not the default."""
     look_up: Callable[..., Any] | None = None
     lookup_budget: float = 300.0
     destination: Destination | None = None

@@ -1,0 +1,206 @@
+"""``crash_matrix``: crash a task at every boundary it passes, let another owner take over, and count.
+
+Every round has a store of its own in a temporary file. In process by default; with ``kill=True`` each round is a
+child process that gets a real SIGKILL, and the counts come from its destination and its records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import tempfile
+import threading
+import uuid
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from effectlog.effects import declared_effect
+from effectlog.errors import EffectLogError, EffectLogWarning
+from effectlog.log import EffectLog
+from effectlog.steps import running_loop
+from effectlog.store.sqlite import SqliteStore
+from effectlog.tasks import spec_of
+from effectlog.testing.crash_calls import DESTINATION_DOWN, LOST_ANSWER, Calls, watched
+from effectlog.testing.crash_points import Boundary, StoppingStore
+from effectlog.testing.crash_report import CrashReport, CrashResult, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from effectlog.model import RunRecord
+    from effectlog.tasks import Task
+
+LEASE = 30.0
+ROUND_TIMEOUT = 30.0
+"""Seconds that one round may take before the matrix gives up."""
+
+
+def crash_matrix(
+    task: Task[..., Any, Any],
+    *args: Any,
+    faults: tuple[str, ...] = ("crash", "stale owner", LOST_ANSWER, DESTINATION_DOWN),
+    **kwargs: Any,
+) -> CrashReport:
+    """Run a task once without a fault, then once for each fault at each place, and report.
+
+    The task's effects are really called, several times each: point them at destinations made for
+    tests. Callable from sync and from async tests (it then blocks the loop; use ``run_matrix``
+    where the destination lives on it).
+
+    Args:
+        task: the durable task; ``args`` and ``kwargs`` are its arguments.
+        faults: which kinds: ``"crash"`` before and after each record, ``"stale owner"`` (paused there, comes back
+            when another owner has finished), ``"lost answer"`` and ``"destination down"`` for each effect.
+
+    """
+    matrix = run_matrix(task, *args, faults=faults, **kwargs)
+    if running_loop() is None:
+        return asyncio.run(matrix)
+    outcome: list[CrashReport | BaseException] = []
+    thread = threading.Thread(target=lambda: outcome.append(_caught(matrix)))
+    thread.start()
+    thread.join()
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
+
+
+def _caught(matrix: Any) -> CrashReport | BaseException:
+    try:
+        report: CrashReport = asyncio.run(matrix)
+    except BaseException as error:
+        return error
+    return report
+
+
+async def run_matrix(
+    task: Task[..., Any, Any],
+    *args: Any,
+    faults: tuple[str, ...] = ("crash", "stale owner", LOST_ANSWER, DESTINATION_DOWN),
+    **kwargs: Any,
+) -> CrashReport:
+    """As ``crash_matrix``, awaited."""
+    rounds = _Rounds(task, args, kwargs)
+    with tempfile.TemporaryDirectory(prefix="effectlog-matrix-") as folder, _quiet():
+        rounds.folder = Path(folder)
+        await rounds.without_fault()
+        if "crash" in faults:
+            for boundary in rounds.boundaries[:-1]:  # After the end there is nothing left to crash.
+                await rounds.crash(boundary)
+        if "stale owner" in faults:
+            for boundary in rounds.boundaries[:-1]:
+                if boundary.moment == "before" and boundary.record != "started":
+                    await rounds.stale_owner(boundary)
+        for kind in (LOST_ANSWER, DESTINATION_DOWN):
+            if kind in faults:
+                for key in rounds.expected:
+                    await rounds.spoiled_answer(key, kind)
+    return CrashReport(spec_of(task).name, tuple(rounds.results))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Simulated crashes are no news: neither logged nor warned about."""
+    logger = logging.getLogger("effectlog")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EffectLogWarning)
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+class _Rounds:
+    """The rounds of one matrix."""
+
+    def __init__(self, task: Task[..., Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._task = task.with_options(idempotency_key="matrix")
+        self._args = args
+        self._kwargs = kwargs
+        self.folder = Path()
+        self.boundaries: list[Boundary] = []
+        self.expected: dict[str, str] = {}
+        self.results: list[CrashResult] = []
+
+    def _store(self, path: Path) -> SqliteStore:
+        return SqliteStore(path)
+
+    async def _execute(self, log: EffectLog) -> None:
+        with contextlib.suppress(EffectLogError):  # How the run ended stands in its record.
+            await log.run(self._task, *self._args, **self._kwargs)
+
+    async def _record(self, log: EffectLog) -> RunRecord:
+        (record,) = await log.list_runs()
+        return record
+
+    async def _finish(self, path: Path) -> RunRecord:
+        """The next owner: takes over and executes to the end."""
+        async with asyncio.timeout(ROUND_TIMEOUT), EffectLog(self._store(path), lease=LEASE) as log:
+            await self._execute(log)
+            return await self._record(log)
+
+    def _judge(self, fault: str, record: RunRecord, calls: Calls) -> None:
+        self.results.append(judge(fault, record, calls, declared_effect, self.expected))
+
+    async def without_fault(self) -> None:
+        path = self._path()
+        store = StoppingStore(self._store(path))
+        with watched(Calls()) as calls:
+            async with EffectLog(store, lease=LEASE, check_store=False) as log:
+                await self._execute(log)
+                record = await self._record(log)
+        self.boundaries = store.boundaries.passed
+        self.expected = {effect.key: effect.name for effect in record.effects}
+        self._judge("none", record, calls)
+
+    def _path(self) -> Path:
+        return self.folder / f"{uuid.uuid4().hex}.db"
+
+    async def crash(self, boundary: Boundary) -> None:
+        path = self._path()
+        with watched(Calls()) as calls:
+            first = EffectLog(StoppingStore(self._store(path), boundary), lease=LEASE, check_store=False)
+            with contextlib.suppress(EffectLogError):
+                async with first:
+                    await self._execute(first)
+            record = await self._finish(path)
+        self._judge(f"crash {boundary}", record, calls)
+
+    async def stale_owner(self, boundary: Boundary) -> None:
+        """The owner stops at the boundary; another one takes over and finishes; then the first goes on."""
+        path = self._path()
+        paused, go_on = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        async def pause() -> None:  # On the engine's loop.
+            store.inner.liveness.abandon()
+            loop.call_soon_threadsafe(paused.set)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_wait(go_on), loop))
+
+        store: Any = StoppingStore(self._store(path), boundary, pause)
+        with watched(Calls()) as calls:
+            log = EffectLog(store, lease=LEASE, check_store=False)
+            async with asyncio.timeout(ROUND_TIMEOUT), log:
+                first = asyncio.create_task(self._execute(log))
+                await asyncio.wait(
+                    {first, asyncio.create_task(_wait(paused))}, return_when=asyncio.FIRST_COMPLETED
+                )
+                await self._finish(path)
+                go_on.set()
+                await first
+                record = await self._record(log)
+        self._judge(f"stale owner {boundary}", record, calls)
+
+    async def spoiled_answer(self, key: str, kind: str) -> None:
+        path = self._path()
+        with watched(Calls(fault=(key, kind))) as calls:
+            record = await self._finish(path)
+        self._judge(f"{kind} {key}", record, calls)
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
