@@ -13,16 +13,17 @@ import secrets
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog import commands as c
-from effectlog.clock import Clock, SystemClock
 from effectlog.errors import EffectLogError, StoreClosed
 from effectlog.model import RunState
 from effectlog.store import mapping, postgres_schema, postgres_within
 from effectlog.store.postgres_applier import Applier
 from effectlog.store.postgres_batch import LEASE_CLOCK
 from effectlog.store.postgres_claims import load_whole
+from effectlog.store.postgres_clock import ServerClock
 from effectlog.store.postgres_commits import Commits, Work
 from effectlog.store.postgres_connections import Connection, Lane, Shield, connect
 from effectlog.store.postgres_errors import refused, translated
+from effectlog.store.postgres_health import facts
 from effectlog.store.postgres_liveness import PostgresLiveness
 from effectlog.store.postgres_session import Session
 from effectlog.store.postgres_url import checked_schema, parse_url
@@ -31,6 +32,7 @@ from effectlog.store.protocol import Due, RunFilter, WorkerRow
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
+    from effectlog.clock import Clock
     from effectlog.rows import RunRow, StoredRun
 
 T = TypeVar("T")
@@ -38,6 +40,7 @@ T = TypeVar("T")
 POLL_INTERVAL = 0.5
 """Seconds after which ``changed`` returns though nobody announced anything."""
 _LONG_READ = 60.0
+_LONG_AGO = 30 * 86400.0
 
 
 class PostgresStore:
@@ -52,7 +55,7 @@ class PostgresStore:
         patience: seconds to wait for a free connection or an unreachable server before a call fails.
         grace: seconds that an owner on another host must have had no session before it counts as dead.
         time_limit: seconds after which a transaction's connection counts as dead; another one is tried then.
-        clock: replaces the caller's clocks, for tests. Leases are in the server's clock.
+        clock: replaces the caller's clocks, for tests; else their wall time is the server's. Leases always are.
 
     Raises ConfigurationError for a URL or a schema name that can't work.
     """
@@ -71,7 +74,8 @@ class PostgresStore:
         self._url = parse_url(dsn)
         self._schema = checked_schema(schema)
         self._sql = postgres_schema.statements_for(schema)
-        self._clock = clock or SystemClock()
+        server_clock = ServerClock()
+        self._clock = clock or server_clock
         self._users = Lane(self._url, size=pool_size, patience=patience, limit=time_limit)
         self._beats = Lane(self._url, size=1, patience=min(3.0, patience), limit=min(3.0, time_limit))
         self._commits = Commits(self._sql, self._url.name)
@@ -81,7 +85,14 @@ class PostgresStore:
             self._sql, schema, grace=grace, read=self._rows, write=self._write_one
         )
         self._applier = Applier(
-            self._commits, self._users, self._beats, self._liveness, self._sql, schema, self.name
+            self._commits,
+            self._users,
+            self._beats,
+            self._liveness,
+            self._sql,
+            schema,
+            self.name,
+            server_clock.seen,
         )
         self._session: Session | None = None
         self._pooled = False
@@ -121,6 +132,13 @@ class PostgresStore:
         if not self._pooled:
             self._session = self._liveness.session = self._new_session()
             self._session.start()
+        await self._tidy()
+
+    async def _tidy(self) -> None:
+        """Remove what processes that did not close left behind long ago."""
+        await self._write_one("remove_old_writers", _LONG_AGO)
+        if not self._pooled:
+            await self._write_one("remove_old_owners", _LONG_AGO)
 
     async def _check(self) -> None:
         async with self._probe() as connection:
@@ -203,8 +221,7 @@ class PostgresStore:
 
     async def _write_one(self, statement: str, *args: Any) -> None:
         async def work(connection: Connection, state: Work) -> None:
-            state.wrote = True
-            await connection.fetch(self._sql[statement], *args)
+            state.wrote = bool(await connection.fetch(self._sql[statement], *args))
 
         await self._call(self._commits.run(self._users, work))
 
@@ -316,25 +333,8 @@ class PostgresStore:
         return [WorkerRow(*(*row[:-1], tuple(row[-1]))) for row in rows]
 
     async def health(self) -> dict[str, object]:
-        return await self._read(self._health, limit=_LONG_READ)
+        async def use(connection: Connection) -> dict[str, object]:
+            return await facts(connection, self._sql)
 
-    async def _health(self, connection: Connection) -> dict[str, object]:
-        async def rows(statement: str) -> list[Any]:
-            return await connection.fetch(self._sql[statement])
-
-        pending = await rows("count_pending_tasks")
-        blockers = await rows("open_transactions")
-        return {
-            "store": self.name,
-            "postgresql": await connection.fetchval("SHOW server_version"),
-            "schema": self._schema,
-            "pooler": self._pooled,
-            "states": {row[0]: row[1] for row in await rows("count_states")},
-            "pending": [{"task": row[0], "count": row[1], "due_at": row[2]} for row in pending],
-            "oldest_doubt_at": await connection.fetchval(self._sql["oldest_doubt"]),
-            "bytes": await connection.fetchval(self._sql["table_bytes"]),
-            "open_transactions": [
-                {"pid": row[0], "application": row[1], "seconds": row[2]} for row in blockers
-            ],
-            "clock": LEASE_CLOCK,
-        }
+        about: dict[str, object] = {"store": self.name, "schema": self._schema, "pooler": self._pooled}
+        return about | await self._read(use, limit=_LONG_READ)

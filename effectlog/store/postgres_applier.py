@@ -16,7 +16,7 @@ from effectlog.store.postgres_apply import Aside, SessionLostError, apply_batch,
 from effectlog.store.postgres_batch import Batch, BlockedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from effectlog.store.postgres_commits import Commits, Work
     from effectlog.store.postgres_connections import Connection, Lane
@@ -40,6 +40,7 @@ class Applier:
         sql: Mapping[str, str],
         schema: str,
         name: str,
+        saw_clock: Callable[[float], None],
     ) -> None:
         self._commits = commits
         self._users = users
@@ -48,6 +49,7 @@ class Applier:
         self._sql = sql
         self._schema = schema
         self._name = name
+        self._saw_clock = saw_clock
 
     async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
         beats = all(isinstance(command, (c.Renew, c.Beat)) for command in commands)
@@ -92,6 +94,7 @@ class Applier:
                 batch, commands, aside, verify_dead=self._liveness.session is not None
             )
             state.wrote, news = batch.wrote, batch.news
+            self._saw_clock(batch.pages.now)
             return outcomes
 
         outcomes = await self._commits.run(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from effectlog.store.postgres_session import Session
 
 _WAIT_UP = 5.0
+_LOOK_AGAIN = 0.2
+"""Seconds for which an answer is good enough: every worker asks all the time."""
 _RELOCK = 2.0
 _HIDDEN = "?"
 _OVER = frozenset("ZX")
@@ -58,6 +60,7 @@ class PostgresLiveness:
         self._taken: set[str] = set()
         """Those of ``_held`` whose lock the present session has."""
         self._free_since: dict[tuple[str, float], float] = {}
+        self._last_look = (0.0, frozenset[str](), frozenset[str]())
         self._last_session: tuple[int, float] | None = None
         self.session: Session | None = None
         """None behind a transaction pooler, where no session can be held."""
@@ -134,6 +137,15 @@ class PostgresLiveness:
         others = owners - self._held
         if self.session is None or not others:
             return frozenset()
+        now = time.monotonic()
+        looked_at, asked, dead_then = self._last_look
+        if others <= asked and now - looked_at < _LOOK_AGAIN:
+            return dead_then & others
+        dead = await self._look(others)
+        self._last_look = (now, others, dead)
+        return dead
+
+    async def _look(self, others: frozenset[str]) -> frozenset[str]:
         rows = await self._read("free_owners", sorted(others))
         now = time.monotonic()
         free = {(row[0], row[4]): self._free_since.get((row[0], row[4]), now) for row in rows}
@@ -152,7 +164,8 @@ class PostgresLiveness:
 
     async def forget(self, owner: str) -> None:
         if self.session is not None:
-            await self._write("remove_owner", owner)
+            # If its lock is not free, it came back after all.
+            await self._write("forget_owner", owner)
 
 
 def _this_process() -> tuple[str, int, str]:

@@ -26,7 +26,7 @@ logger = logging.getLogger("effectlog")
 T = TypeVar("T")
 
 PING = 1.0
-"""Seconds between looks at the connection, and for an answer to come."""
+"""Seconds between looks at the connection; an answer may take twice as long. Well within any grace."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 
 _sessions: WeakSet[Session] = WeakSet()
@@ -155,7 +155,7 @@ class Session:
                     await self._wake.wait()
             self._wake.clear()
             pending, self._pending = self._pending, False
-            await self.run(self._tell if pending else _ping, limit=PING)
+            await self.run(self._tell if pending else _ping, limit=PING * 2)
 
     async def _tell(self, connection: Connection) -> None:
         await connection.fetch(self._notify, self._channel, self._token)

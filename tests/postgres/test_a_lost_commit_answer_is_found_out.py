@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
-from helpers import create, do, finish, new_run, psql, running, start
+from helpers import create, do, finish, new_run, psql, running, start, until
 from proxy import Proxy
 
 from effectlog import commands as c
 from effectlog.store.postgres import PostgresStore
 from effectlog.store.protocol import RunFilter
+
+if TYPE_CHECKING:
+    from effectlog.rows import NewRun
 
 
 async def _warm(store: PostgresStore) -> None:
@@ -118,20 +122,26 @@ async def test_killed_backends_lose_and_double_nothing(
 ) -> None:
     """Server processes are killed at random while batches commit: each run is there exactly once."""
     runs = [new_run("storm") for _ in range(300)]
-    done = asyncio.Event()
+    created = 0
+
+    async def one(run: NewRun) -> c.Created:
+        nonlocal created
+        outcome = await do(store, create(run))
+        created += 1
+        assert isinstance(outcome, c.Created)
+        return outcome
 
     async def kill() -> None:
         async with psql(postgres_url) as connection:
-            while not done.is_set():
+            for at in range(0, len(runs), 10):
+                await until(lambda at=at: created >= at, 30)  # type: ignore[misc]  # bound for each round
                 await connection.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'effectlog' "
                     "AND datname = current_database() AND state <> 'idle' ORDER BY random() LIMIT 1"
                 )
-                await asyncio.sleep(0.03)
 
     killing = asyncio.ensure_future(kill())
-    outcomes = await asyncio.gather(*(do(store, create(run)) for run in runs))
-    done.set()
+    outcomes = await asyncio.gather(*map(one, runs))
     await killing
     assert [outcome.run_ids for outcome in outcomes] == [(run.id,) for run in runs]
     assert {stored.row.id for stored in await store.find(RunFilter(task="storm", limit=1000))} == {

@@ -190,8 +190,13 @@ async def test_an_owner_that_left_holds_nothing(open_store: OpenStore, postgres_
     assert await other.liveness.dead(OWNER) == frozenset(), "nothing is known of it, so its lease decides"
     await owner.liveness.hold("owner")
     assert await owner.liveness.dead(OWNER) == frozenset()
-    await other.liveness.forget("owner")
     async with psql(postgres_url) as connection:
-        assert await connection.fetchval(f"SELECT count(*) FROM {owner._schema}.owners") == 0
+        known = f"SELECT count(*) FROM {owner._schema}.owners"
+        await other.liveness.forget("owner")
+        assert await connection.fetchval(known) == 1, "who holds its lock is not forgotten"
+        assert owner._session is not None
+        await owner._session.close()
+        await other.liveness.forget("owner")
+        assert await connection.fetchval(known) == 0
     claimed = await do(owner, claim("owner"))
     assert claimed.runs == ()

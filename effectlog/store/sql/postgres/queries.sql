@@ -81,7 +81,7 @@ SELECT batch FROM effectlog.writers WHERE id = $1;
 DELETE FROM effectlog.writers WHERE id = $1;
 
 -- name: remove_old_writers
-DELETE FROM effectlog.writers WHERE opened_at < extract(epoch FROM clock_timestamp())::float8 - $1;
+DELETE FROM effectlog.writers WHERE opened_at < extract(epoch FROM clock_timestamp())::float8 - $1 RETURNING 1;
 
 -- name: lock_runs
 WITH locked AS MATERIALIZED (
@@ -384,7 +384,8 @@ WHERE e.state = 'started' AND r.state <> 'running';
 SELECT mark FROM effectlog.migrations ORDER BY number DESC LIMIT 1;
 
 -- name: save_mark
-UPDATE effectlog.migrations SET mark = $1 WHERE number = (SELECT max(number) FROM effectlog.migrations);
+UPDATE effectlog.migrations SET mark = $1 WHERE number = (SELECT max(number) FROM effectlog.migrations)
+RETURNING 1;
 
 -- name: table_bytes
 SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
@@ -419,8 +420,16 @@ ON CONFLICT (owner) DO UPDATE SET
     process_start = excluded.process_start, server_start = excluded.server_start,
     held_at = excluded.held_at;
 
+-- name: remove_old_owners
+DELETE FROM effectlog.owners
+WHERE held_at < extract(epoch FROM clock_timestamp())::float8 - $1 AND pg_try_advisory_xact_lock_shared(lock_key)
+RETURNING 1;
+
+-- name: forget_owner
+DELETE FROM effectlog.owners WHERE owner = $1 AND pg_try_advisory_xact_lock_shared(lock_key) RETURNING 1;
+
 -- name: remove_owner
-DELETE FROM effectlog.owners WHERE owner = $1;
+DELETE FROM effectlog.owners WHERE owner = $1 RETURNING 1;
 
 -- name: free_owners
 SELECT o.owner, o.host, o.pid, o.process_start, o.held_at

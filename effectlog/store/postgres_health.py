@@ -1,0 +1,31 @@
+"""What ``doctor`` shows of a PostgreSQL store: read only, and slow on a big one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from effectlog.store.postgres_batch import LEASE_CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from effectlog.store.postgres_connections import Connection
+
+
+async def facts(connection: Connection, sql: Mapping[str, str]) -> dict[str, object]:
+    """Counts, the oldest doubt, and whose transactions have been open so long that they may be in the way."""
+
+    async def rows(statement: str) -> list[Any]:
+        return await connection.fetch(sql[statement])
+
+    pending = await rows("count_pending_tasks")
+    waiting = await rows("open_transactions")
+    return {
+        "postgresql": await connection.fetchval("SHOW server_version"),
+        "states": {row[0]: row[1] for row in await rows("count_states")},
+        "pending": [{"task": row[0], "count": row[1], "due_at": row[2]} for row in pending],
+        "oldest_doubt_at": await connection.fetchval(sql["oldest_doubt"]),
+        "bytes": await connection.fetchval(sql["table_bytes"]),
+        "open_transactions": [{"pid": row[0], "application": row[1], "seconds": row[2]} for row in waiting],
+        "clock": LEASE_CLOCK,
+    }
