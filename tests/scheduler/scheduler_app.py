@@ -52,6 +52,13 @@ async def quick(what: str) -> str:
     return send(what)
 
 
+@durable_task(name="bare")
+async def bare(what: str) -> str:
+    """No effect: its line says when the body began."""
+    note(what)
+    return what
+
+
 @durable_task(name="slow")
 async def slow(what: str, seconds: float) -> str:
     return await send_slowly(what, seconds)
@@ -104,7 +111,7 @@ async def failing(what: str) -> None:
 
 TASKS = {
     task.spec.name: task
-    for task in (quick, slow, two, blocking, threaded, limited, poison, once, failing)
+    for task in (quick, bare, slow, two, blocking, threaded, limited, poison, once, failing)
 }
 
 
@@ -133,8 +140,8 @@ async def feed(db: str, options: dict[str, Any]) -> None:
         print("ready", flush=True)
         for n in range(options["count"]):
             await asyncio.sleep(options["pause"])
-            note(f"enqueue {n}")
-            run = await log.enqueue(quick, f"new {n}")
+            run = await log.enqueue(bare, f"new {n}")
+            note(f"enqueued {n}")
             await run.result(10)
 
 
