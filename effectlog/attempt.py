@@ -23,6 +23,7 @@ from effectlog.errors import AttemptOver, EffectLogControl, EffectLogWarning, Le
 from effectlog.ledger.effects import finish as finish_rule
 from effectlog.ledger.pages import Pages
 from effectlog.steps import InFlight
+from effectlog.telemetry import SILENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from effectlog.engine import Engine
     from effectlog.rows import EffectRow, StoredRun
     from effectlog.spec import EffectCall, TaskSpec
+    from effectlog.telemetry import Observer
 
 logger = logging.getLogger("effectlog")
 
@@ -97,11 +99,17 @@ class Attempt:
         deadline = (
             None if task.timeout is None else utc(engine.store.clock.wall()) + timedelta(seconds=task.timeout)
         )
+        self.observer: Observer = SILENT
         self.view = CurrentAttempt(run.row.id, run.row.attempt, task.name, worker, deadline)
 
     @property
     def run_id(self) -> str:
         return self.fence.run_id
+
+    @property
+    def extra(self) -> dict[str, Any]:
+        """What a log line about this attempt carries beside its text."""
+        return {"run_id": self.run_id, "task": self.task.name, "attempt": self.fence.attempt}
 
     # --- may it act? ---------------------------------------------------------------------------
 
@@ -145,6 +153,7 @@ class Attempt:
     def hold(self, key: str, reason: str) -> None:
         """End the attempt because this effect waits for a decision."""
         self.holds[key] = reason
+        self.observer.held(key, reason)
         self.end(Ending.HELD, f"effect {key!r}: {reason}")
 
     # --- what is under way ---------------------------------------------------------------------
@@ -204,6 +213,14 @@ class Attempt:
             if known is None or effect.version >= known.version:
                 self.journal[effect.key] = effect
 
+    def relearn(self, key: str, effect: EffectRow | None) -> None:
+        """Take over what the store refused a command with: it is the newest there is, whatever was foreseen."""
+        with self._lock:
+            if effect is None:
+                self.journal.pop(key, None)
+            else:
+                self.journal[key] = effect
+
     def record(self, command: c.FinishEffect) -> EffectRow:
         """Hand an outcome to the engine and foresee what the store will hold; returns that row."""
         with self._lock:
@@ -215,6 +232,7 @@ class Attempt:
             if command.outcome is c.RequestOutcome.COMPLETED:
                 self._completed_here.add(command.key)
         self.post(command, self._recorded)
+        self.observer.outcome(command)
         return foreseen
 
     def post(
@@ -231,6 +249,7 @@ class Attempt:
                 self.run_id,
                 self.fence.attempt,
                 error,
+                extra=self.extra,
             )
             self.end(Ending.LOST, str(error))
             return
@@ -267,5 +286,5 @@ class Attempt:
             if about in self._warned:
                 return
             self._warned.add(about)
-        logger.warning("effectlog: %s", message)
+        logger.warning("effectlog: %s", message, extra=self.extra)
         warnings.warn(message, EffectLogWarning, stacklevel=4)

@@ -20,11 +20,13 @@ from effectlog.errors import (
     ConfigurationError,
     DecodingError,
     EffectHeld,
+    EffectLogError,
     EncodingError,
 )
 from effectlog.failure import declared_failure, describe
 from effectlog.journal import Answer, answer
 from effectlog.keys import operation_id
+from effectlog.lease import trusted_until
 from effectlog.ledger.evidence import is_late_outcome
 from effectlog.look_up import look_up
 from effectlog.model import ErrorInfo
@@ -82,9 +84,12 @@ class Turn:
             match answer(effect, self.call):
                 case Answer.REPLAY if effect is not None:
                     self.attempt.warn_repeated(self.call)
+                    self.attempt.observer.replayed(effect)
                     return self._replay(effect)
-                case Answer.RERAISE if effect is not None and effect.error is not None:
-                    raise declared_failure(effect.error, self.spec.final, self.attempt.run_id, self.call.key)
+                case Answer.RERAISE if effect is not None:
+                    error = effect.error or ErrorInfo("", "it failed for good")
+                    self.attempt.observer.replayed(effect)
+                    raise declared_failure(error, self.spec.final, self.attempt.run_id, self.call.key)
                 case Answer.DOUBT if effect is not None:
                     if not (yield from self._answer_doubt(effect)):
                         continue
@@ -146,8 +151,9 @@ class Turn:
                     self.call.key,
                     self.attempt.run_id,
                     effect.operation_id,
-                    extra={"run_id": self.attempt.run_id, "effect_key": self.call.key},
+                    extra=self.attempt.extra | {"effect_key": self.call.key},
                 )
+                self.attempt.observer.resent(effect)
                 return True
             case doubt.Wait(seconds):
                 yield Sleep(self.attempt, seconds)
@@ -169,14 +175,17 @@ class Turn:
 
     def _fit_lease(self) -> Steps:
         """Wait for a renewal where the effect's timeout does not fit what is left of the lease."""
-        if self.spec.timeout is None:
+        timeout, attempt = self.spec.timeout, self.attempt
+        if timeout is None:
             return
-        # A timeout longer than the lease can never fit it: then a fresh lease is what can be had.
-        needed = min(self.spec.timeout, self.attempt.lease / 2)
-        while self.attempt.lease_until - time.monotonic() < needed:
-            self.attempt.check_open()
-            self.attempt.want_renewal()
-            yield Sleep(self.attempt, 0.02)
+        fresh = trusted_until(0.0, attempt.lease)
+        # One that no lease can hold gets most of one, without asking for a renewal at every call.
+        needed = timeout if timeout <= fresh else 0.8 * fresh
+        seen = attempt.lease_until
+        while attempt.lease_until - time.monotonic() < needed and attempt.lease_until == seen:
+            attempt.check_open()
+            attempt.want_renewal()
+            yield Sleep(attempt, 0.02)
 
     def _start(self) -> Steps:
         """Make the *started* record durable; False if the journal turned out to hold something new."""
@@ -190,7 +199,7 @@ class Turn:
             self.attempt.learn(outcome.effect)
             return True
         if isinstance(outcome, c.Refused):
-            self.attempt.learn(outcome.effect)
+            self.attempt.relearn(self.call.key, outcome.effect)
             if outcome.reason is c.Refusal.CHANGED:
                 return False
             cancelling = outcome.reason is c.Refusal.CANCELLING
@@ -230,14 +239,15 @@ class Turn:
             raise
         self.tries += 1
         try:
-            value = yield Invoke(
-                self.request_scope(effect),
-                self.call.function,
-                self.call.args,
-                self.call.kwargs,
-                self.spec.timeout,
-                self.spec.name,
-            )
+            with self.attempt.observer.request(self.call, effect):
+                value = yield Invoke(
+                    self.request_scope(effect),
+                    self.call.function,
+                    self.call.args,
+                    self.call.kwargs,
+                    self.spec.timeout,
+                    self.spec.name,
+                )
         except BaseException as error:
             return (yield from after_error(self, error))
         return True, self.complete(value)
@@ -270,23 +280,35 @@ class Turn:
             logger.debug("effectlog: the engine is closed; nothing was called", exc_info=True)
 
     def complete(self, value: Any) -> Any:
+        """Record what the function returned; gives what a replay would give, so that the two can't differ."""
         if inspect.isawaitable(value):
             self._refuse_awaitable(value)
         try:
-            data = self.attempt.codec.encode(value)
-            if len(data) > self.attempt.max_value_bytes:
-                raise EncodingError(
-                    f"the result takes {len(data)} bytes and {self.attempt.max_value_bytes} are allowed; store it "
-                    f"elsewhere and return its address, or raise EffectLog(max_value_bytes=)",
-                    path="result",
-                    type_name=type(value).__qualname__,
-                )
-        except EncodingError as error:
-            self._succeed(None, str(error))
+            data = self._encoded(value)
+            copy = self.attempt.codec.decode(data, self.spec.returns.value)
+        except BaseException as error:
+            # The request was made and has returned: whatever is wrong with its value, it is not made again.
+            problem = describe(error)
+            self._succeed(
+                None,
+                problem.message
+                if isinstance(error, EffectLogError)
+                else f"{problem.type}: {problem.message}",
+            )
             raise
         self._succeed(data, None)
-        # First execution and replay must not differ, so the caller gets what a replay would get.
-        return self.attempt.codec.decode(data, self.spec.returns.value)
+        return copy
+
+    def _encoded(self, value: Any) -> bytes:
+        data = self.attempt.codec.encode(value)
+        if len(data) > self.attempt.max_value_bytes:
+            raise EncodingError(
+                f"the result takes {len(data)} bytes and {self.attempt.max_value_bytes} are allowed; store it "
+                f"elsewhere and return its address, or raise EffectLog(max_value_bytes=)",
+                path="result",
+                type_name=type(value).__qualname__,
+            )
+        return data
 
     def _succeed(self, data: bytes | None, problem: str | None) -> None:
         self.attempt.record(
@@ -306,7 +328,6 @@ class Turn:
         )
         if inspect.iscoroutine(value):
             value.close()
-            self.finish(c.RequestOutcome.NOT_APPLIED, error)  # A coroutine that never ran did nothing.
-        else:
-            self.finish(c.RequestOutcome.UNKNOWN, error)
+        # The coroutine never ran, but the function that made it did.
+        self.finish(c.RequestOutcome.UNKNOWN, error)
         raise error

@@ -1,0 +1,252 @@
+"""Results and errors on the first execution and on replay: the same, or refused once and never sent again."""
+
+import socket
+from typing import Any
+
+import pytest
+from executing import executed, outcomes
+
+from effectlog import (
+    Applied,
+    EffectFailed,
+    EffectLog,
+    EncodingError,
+    NotApplied,
+    Retry,
+    RunHeld,
+    current_attempt,
+    durable_task,
+    effect,
+)
+
+calls: list[str] = []
+seen: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    calls.clear()
+    seen.clear()
+
+
+AGAIN = Retry(max_attempts=2, delay=0)
+
+
+@effect(key="data")
+def data() -> dict[Any, Any]:
+    calls.append("data")
+    value = {1: ("a", b"b"), ("x", 2): {3}}
+    seen.append(value)
+    return value
+
+
+@durable_task(retry=AGAIN)
+def reads_data() -> bool:
+    value = data()
+    assert value == seen[0]
+    assert value is not seen[0]
+    value[1] = "changed by the caller"
+    if current_attempt().number == 1:
+        raise OSError("again")
+    return True
+
+
+async def test_the_caller_gets_a_decoded_copy_each_time(log: EffectLog) -> None:
+    record = await executed(log, reads_data)
+    assert outcomes(record) == ["error", "succeeded"]
+    assert calls == ["data"]
+
+
+class Raises:
+    def __reduce__(self) -> Any:
+        raise RuntimeError("not to be asked")
+
+
+UNSTORABLE: dict[str, Any] = {
+    "generator": lambda: (n for n in range(3)),
+    "socket": socket.socket,
+    "lambda": lambda: lambda: None,
+    "object": Raises,
+    "too large": lambda: "x" * 2_000_000,
+    "too deep": lambda: __import__("functools").reduce(lambda inner, _: [inner], range(100_000), []),
+}
+
+
+@effect(key="odd")
+def odd(kind: str) -> Any:
+    calls.append(kind)
+    value = UNSTORABLE[kind]()
+    if isinstance(value, socket.socket):
+        value.close()
+    return value
+
+
+@durable_task(retry=AGAIN)
+def returns_odd(kind: str) -> Any:
+    return odd(kind)
+
+
+@pytest.mark.parametrize("kind", UNSTORABLE)
+async def test_a_result_that_cannot_be_stored_is_completed_and_never_sent_again(
+    log: EffectLog, kind: str
+) -> None:
+    record = await executed(log, returns_odd, kind)
+    assert calls == [kind]
+    assert record.state == "failed"
+    assert outcomes(record) == ["error", "error"]
+    (stored,) = record.effects
+    assert (stored.state, stored.requests, stored.in_doubt) == ("completed", 1, False)
+    assert record.error is not None
+    assert record.error.type.endswith("EncodingError")
+
+
+async def test_a_person_may_supply_the_value_later(log: EffectLog) -> None:
+    record = await executed(log, returns_odd, "lambda")
+    await log.resolve(record.id, "odd", Applied("by hand"), by="me")
+    run = await log.get_run(record.id)
+    await run.retry()
+    async with log.worker():
+        assert await run.result(timeout=5) == "by hand"
+    assert calls == ["lambda"]
+
+
+class Declined(Exception):
+    def __init__(self, status: int, *, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+
+
+class HardDeclined(Declined):
+    pass
+
+
+@effect(key="card", final=Declined)
+def card() -> None:
+    calls.append("card")
+    raise HardDeclined(402, detail="no money")
+
+
+@durable_task(retry=AGAIN)
+def pays_by_card() -> str:
+    try:
+        card()
+    except Declined as error:
+        assert isinstance(error, EffectFailed)
+        assert isinstance(error, HardDeclined)
+        seen.append((str(error), error.type_name, "Traceback" in error.traceback))
+    if current_attempt().number == 1:
+        raise OSError("again")
+    return "told the customer"
+
+
+async def test_a_final_error_is_raised_the_same_on_replay(log: EffectLog) -> None:
+    record = await executed(log, pays_by_card)
+    assert record.result == "told the customer"
+    assert calls == ["card"]
+    assert seen[0] == seen[1]
+    assert seen[0][0] == "no money"
+    assert record.effects[0].final
+
+
+@durable_task(retry=Retry(max_attempts=5, delay=0))
+def gives_up() -> None:
+    card()
+
+
+async def test_a_final_error_uncaught_ends_the_run_at_once(log: EffectLog) -> None:
+    record = await executed(log, gives_up)
+    assert outcomes(record) == ["error"]
+    assert record.state == "failed"
+    assert record.dead_letter
+    assert record.error is not None
+    assert record.error.message == "no money"
+
+
+class Refused(Exception):
+    pass
+
+
+@effect(key="flaky", not_applied=Refused)
+def flaky(times: int) -> str:
+    calls.append("flaky")
+    if len(calls) <= times:
+        raise Refused("nothing happened")
+    return "done"
+
+
+@durable_task(retry=Retry(max_attempts=3, delay=0))
+def asks_again() -> str:
+    return flaky(2)
+
+
+async def test_a_request_that_did_nothing_leaves_no_doubt(log: EffectLog) -> None:
+    record = await executed(log, asks_again)
+    assert record.result == "done"
+    assert outcomes(record) == ["error", "error", "succeeded"]
+    assert record.effects[0].requests == 3
+
+
+@effect(key="lost", not_applied=Refused, in_doubt="hold")
+def lost_then_refused() -> str:
+    calls.append("lost")
+    raise TimeoutError("no answer") if len(calls) == 1 else Refused("second")
+
+
+@durable_task(retry=Retry(max_attempts=3, delay=0))
+def loses_an_answer() -> str:
+    return lost_then_refused()
+
+
+async def test_a_lost_answer_of_a_hold_effect_holds_and_not_applied_lets_it_go_on(log: EffectLog) -> None:
+    record = await executed(log, loses_an_answer)
+    assert record.state == "held"
+    assert calls == ["lost"]
+    await log.resolve(record.id, "lost", NotApplied(), by="me")
+    run = await log.get_run(record.id)
+    async with log.worker():
+        with pytest.raises(Exception, match=r"Refused|held"):
+            await run.result(timeout=5)
+    assert len(calls) >= 2
+    assert (await run.record()).effects[0].state == "failed"
+
+
+@effect(key="resent", not_applied=Refused)
+def unknown_then_refused() -> str:
+    calls.append("resent")
+    raise TimeoutError("no answer") if len(calls) == 1 else Refused("second")
+
+
+@durable_task(retry=Retry(max_attempts=2, delay=0))
+def resends() -> str:
+    return unknown_then_refused()
+
+
+async def test_a_proof_about_one_request_proves_nothing_about_an_earlier_one(log: EffectLog) -> None:
+    record = await executed(log, resends)
+    assert record.state == "failed"
+    (stored,) = record.effects
+    assert (stored.state, stored.in_doubt, stored.requests) == ("started", True, 2)
+    first = record.attempts[0]
+    assert first.ended_at is not None
+    assert first.started_at <= stored.started_at <= first.ended_at
+
+
+@durable_task
+def returns_unstorable() -> Any:
+    return socket.socket
+
+
+async def test_a_run_whose_result_cannot_be_stored_tells_its_waiter_soon(log: EffectLog) -> None:
+    record = await executed(log, returns_unstorable)
+    assert record.state == "failed"
+    assert record.error is not None
+    assert record.error.type.endswith("EncodingError")
+
+
+async def test_values_the_record_cannot_hold_do_not_hide_behind_other_errors(log: EffectLog) -> None:
+    with pytest.raises(EncodingError):
+        await log.enqueue(returns_odd, lambda: None)
+    with pytest.raises(RunHeld):
+        run = await log.enqueue(loses_an_answer)
+        async with log.worker():
+            await run.result(timeout=5)
