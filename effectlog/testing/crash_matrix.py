@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import multiprocessing
+import signal
 import tempfile
 import threading
 import uuid
@@ -19,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 from effectlog.effects import declared_effect
 from effectlog.errors import EffectLogError, EffectLogWarning
 from effectlog.log import EffectLog
+from effectlog.model import EffectState
 from effectlog.steps import running_loop
 from effectlog.store.sqlite import SqliteStore
 from effectlog.tasks import spec_of
 from effectlog.testing.crash_calls import DESTINATION_DOWN, LOST_ANSWER, Calls, watched
-from effectlog.testing.crash_points import Boundary, StoppingStore
+from effectlog.testing.crash_points import Boundary, StoppingStore, kill_this_process
 from effectlog.testing.crash_report import CrashReport, CrashResult, judge
 
 if TYPE_CHECKING:
@@ -32,15 +35,17 @@ if TYPE_CHECKING:
     from effectlog.model import RunRecord
     from effectlog.tasks import Task
 
+FAULTS = ("crash", "stale owner", LOST_ANSWER, DESTINATION_DOWN)
 LEASE = 30.0
 ROUND_TIMEOUT = 30.0
 """Seconds that one round may take before the matrix gives up."""
 
 
-def crash_matrix(
+def crash_matrix(  # noqa: D417 - the task's own arguments are described with it
     task: Task[..., Any, Any],
     *args: Any,
-    faults: tuple[str, ...] = ("crash", "stale owner", LOST_ANSWER, DESTINATION_DOWN),
+    faults: tuple[str, ...] = FAULTS,
+    kill: bool = False,
     **kwargs: Any,
 ) -> CrashReport:
     """Run a task once without a fault, then once for each fault at each place, and report.
@@ -55,7 +60,7 @@ def crash_matrix(
             when another owner has finished), ``"lost answer"`` and ``"destination down"`` for each effect.
 
     """
-    matrix = run_matrix(task, *args, faults=faults, **kwargs)
+    matrix = run_matrix(task, *args, faults=faults, kill=kill, **kwargs)
     if running_loop() is None:
         return asyncio.run(matrix)
     outcome: list[CrashReport | BaseException] = []
@@ -78,7 +83,8 @@ def _caught(matrix: Any) -> CrashReport | BaseException:
 async def run_matrix(
     task: Task[..., Any, Any],
     *args: Any,
-    faults: tuple[str, ...] = ("crash", "stale owner", LOST_ANSWER, DESTINATION_DOWN),
+    faults: tuple[str, ...] = FAULTS,
+    kill: bool = False,
     **kwargs: Any,
 ) -> CrashReport:
     """As ``crash_matrix``, awaited."""
@@ -88,7 +94,7 @@ async def run_matrix(
         await rounds.without_fault()
         if "crash" in faults:
             for boundary in rounds.boundaries[:-1]:  # After the end there is nothing left to crash.
-                await rounds.crash(boundary)
+                await (rounds.kill(boundary) if kill else rounds.crash(boundary))
         if "stale owner" in faults:
             for boundary in rounds.boundaries[:-1]:
                 if boundary.moment == "before" and boundary.record != "started":
@@ -118,12 +124,14 @@ class _Rounds:
     """The rounds of one matrix."""
 
     def __init__(self, task: Task[..., Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._original = task
         self._task = task.with_options(idempotency_key="matrix")
         self._args = args
         self._kwargs = kwargs
         self.folder = Path()
         self.boundaries: list[Boundary] = []
         self.expected: dict[str, str] = {}
+        self.keyed: set[str] = set()
         self.results: list[CrashResult] = []
 
     def _store(self, path: Path) -> SqliteStore:
@@ -155,6 +163,7 @@ class _Rounds:
                 record = await self._record(log)
         self.boundaries = store.boundaries.passed
         self.expected = {effect.key: effect.name for effect in record.effects}
+        self.keyed = calls.keyed
         self._judge("none", record, calls)
 
     def _path(self) -> Path:
@@ -169,6 +178,36 @@ class _Rounds:
                     await self._execute(first)
             record = await self._finish(path)
         self._judge(f"crash {boundary}", record, calls)
+
+    async def kill(self, boundary: Boundary) -> None:
+        """As ``crash``, with a child process and a real SIGKILL."""
+        path = self._path()
+        child = multiprocessing.get_context("spawn").Process(
+            target=execute_until_killed, args=(str(path), boundary, self._original, self._args, self._kwargs)
+        )
+        await asyncio.to_thread(child.start)
+        await asyncio.to_thread(child.join, ROUND_TIMEOUT)
+        if child.exitcode != -signal.SIGKILL:
+            child.kill()
+            raise RuntimeError(
+                f"the child process did not reach the boundary '{boundary}': exit {child.exitcode}"
+            )
+        calls = await self._calls_of_the_dead(path, boundary)
+        with watched(calls):
+            record = await self._finish(path)
+        self._judge(f"kill {boundary}", record, calls)
+
+    async def _calls_of_the_dead(self, path: Path, boundary: Boundary) -> Calls:
+        """What a killed process did, by its records and by where it was killed."""
+        calls = Calls(keyed=set(self.keyed))
+        async with EffectLog(self._store(path), lease=LEASE) as log:
+            effects = {effect.key: effect for effect in (await self._record(log)).effects}
+        for key, effect in effects.items():
+            announced_only = boundary == Boundary("after", "started", key, effect.requests - 1)
+            calls.requests[key] = effect.requests - announced_only
+            returned_last = boundary == Boundary("before", "completed", key, effect.requests - 1)
+            calls.accepted[key] = int(effect.state is EffectState.COMPLETED or returned_last)
+        return calls
 
     async def stale_owner(self, boundary: Boundary) -> None:
         """The owner stops at the boundary; another one takes over and finishes; then the first goes on."""
@@ -204,3 +243,16 @@ class _Rounds:
 
 async def _wait(event: asyncio.Event) -> None:
     await event.wait()
+
+
+def execute_until_killed(
+    path: str, boundary: Boundary, task: Task[..., Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """The child process of one round."""
+
+    async def main() -> None:
+        store = StoppingStore(SqliteStore(path), boundary, kill_this_process)
+        async with EffectLog(store, lease=LEASE, check_store=False) as log:
+            await log.run(task.with_options(idempotency_key="matrix"), *args, **kwargs)
+
+    asyncio.run(main())

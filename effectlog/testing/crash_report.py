@@ -118,10 +118,8 @@ def _sent_twice(key: str, count: EffectCount, spec: EffectSpec | None) -> list[s
         return []
     if spec.declared_doubt and spec.policy is Policy.RESEND:
         return []  # Its author says that a duplicate is acceptable.
-    return [
-        f"effect {key!r} would happen {count.accepted} times: send operation_id() as the destination's key, name a "
-        f"destination= that deduplicates, or declare in_doubt="
-    ]
+    advice = "send operation_id() as the destination's key, name a destination= that deduplicates, or declare in_doubt="
+    return [f"effect {key!r} would happen {count.accepted} times: {advice}"]
 
 
 def _changed_keys(record: RunRecord, expected: dict[str, str]) -> list[str]:

@@ -179,3 +179,16 @@ def test_a_real_destination_counts_what_the_matrix_says() -> None:
         report.raise_if_unsafe()
         made = sum(result.effects["order:A"].requests for result in report.results)
         assert len(destination.requests()) == made
+
+
+def test_a_real_kill_tells_the_same_as_a_simulated_crash() -> None:
+    killed = crash_matrix(forgets_the_key, "A", faults=("crash",), kill=True)
+    simulated = crash_matrix(forgets_the_key, "A", faults=("crash",))
+    assert not killed.ok
+    assert not simulated.ok
+    for real, imagined in zip(killed.results, simulated.results, strict=True):
+        assert real.fault.removeprefix("kill ") == imagined.fault.removeprefix("crash ")
+        assert (real.state, real.attempts) == (imagined.state, imagined.attempts), real.fault
+        assert {k: n.accepted for k, n in real.effects.items()} == {
+            k: n.accepted for k, n in imagined.effects.items()
+        }, real.fault
