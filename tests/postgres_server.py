@@ -94,6 +94,7 @@ class Server:
         self.port = free_port()
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.stop, how=signal.SIGQUIT)
         if data is None:
             self._program("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--locale=C")
 

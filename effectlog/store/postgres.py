@@ -181,7 +181,8 @@ class PostgresStore:
         await self._shield.settle(self._users.limit)
         if self._session is not None:
             await self._session.close()
-            self._session = self._liveness.session = None
+            self._session = None
+        self._liveness.close()
         if self._open:
             await self._commits.close(self._users)
         self._open = False

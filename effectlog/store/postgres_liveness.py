@@ -128,6 +128,12 @@ class PostgresLiveness:
         )
         self._taken.add(owner)
 
+    def close(self) -> None:
+        """The session is closed, so nobody is held alive here any more; leases end by themselves."""
+        self.session = None
+        self._held.clear()
+        self._taken.clear()
+
     async def dead(self, owners: frozenset[str], *, rebooted: bool = False) -> frozenset[str]:
         """Those of ``owners`` that are certainly gone.
 

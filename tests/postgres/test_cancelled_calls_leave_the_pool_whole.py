@@ -11,6 +11,7 @@ from helpers import create, do, new_run, psql, running
 
 from effectlog import commands as c
 from effectlog.errors import StoreClosed, StoreError
+from effectlog.model import RunState
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
@@ -81,6 +82,23 @@ async def test_a_closed_store_answers_at_once(store: PostgresStore) -> None:
     await store.close()
     await store.open()
     assert await store.get("a") is None
+
+
+async def test_who_was_alive_in_a_closed_store_is_not_alive_in_it_again(open_store: OpenStore) -> None:
+    store, other = await open_store(), await open_store()
+    await store.liveness.hold("owner")
+    (fence,) = await running(store, "owner")
+    await store.close()
+    await store.open()
+    assert store._session is not None
+    assert await store._session.wait_up(5)
+    assert isinstance(await do(other, c.CancelRun(fence.run_id)), c.RunMoved)
+    assert isinstance(
+        await do(other, c.CancelRun(fence.run_id, dead_owners=frozenset({"owner"}))), c.RunMoved
+    )
+    stored = await other.get(fence.run_id)
+    assert stored is not None
+    assert stored.row.state is RunState.CANCELLED
 
 
 async def test_closing_beside_calls_ends_them(open_store: OpenStore) -> None:
