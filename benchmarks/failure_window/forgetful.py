@@ -1,0 +1,85 @@
+"""A store that persists neither owner nor lease, built around one that does.
+
+It stands for an adapter that installs without complaint and leaves the ownership columns out: whoever opens
+it finds running runs that seem to be nobody's and makes them claimable, fences can't be compared with anything,
+and the first to finish wins. For experiments: the check at open refuses it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from effectlog import commands as c
+from effectlog.model import AttemptOutcome, RunState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from effectlog.rows import RunRow, StoredRun
+    from effectlog.store.protocol import RunFilter, Store
+
+
+class ForgetfulStore:
+    """Everything that ``inner`` does, as if it had no columns for owner and lease."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        # What has nothing to do with ownership stays the inner store's.
+        return getattr(self._inner, name)
+
+    @property
+    def name(self) -> str:
+        return f"{self._inner.name} without owner and lease"
+
+    async def open(self) -> None:
+        await self._inner.open()
+        await self._recover()
+
+    async def _recover(self) -> None:
+        """What runs now has no owner that could be looked up, so it is taken for interrupted."""
+        owners = frozenset(await self._inner.owners())
+        for run in await self._inner.lapsed(owners):
+            fence = c.Fence(run.id, run.attempt)
+            give_back = c.EndAttempt(
+                fence, AttemptOutcome.RELEASED, RunState.PENDING, guard=c.Guard.LAPSED, dead_owners=owners
+            )
+            await self._inner.apply([give_back])
+
+    async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
+        outcomes: list[c.Outcome] = []
+        for command in commands:
+            if isinstance(command, c.Renew):
+                outcomes.append(c.Renewed(frozenset(), frozenset()))
+            else:
+                outcomes += await self._inner.apply([await self._unfenced(command)])
+        return outcomes
+
+    async def _unfenced(self, command: c.Command) -> c.Command:
+        """The command as of whoever holds the run: with no owner stored, there is nobody to tell apart from."""
+        fence = getattr(command, "fence", None)
+        stored = None if fence is None else await self._inner.get(fence.run_id)
+        if fence is None or stored is None:
+            return command
+        newest: Any = replace(command, fence=c.Fence(fence.run_id, stored.row.attempt))  # type: ignore[call-arg]  # it has one
+        return newest  # type: ignore[no-any-return]  # a command as before
+
+    async def get(self, run_id: str) -> StoredRun | None:
+        stored = await self._inner.get(run_id)
+        return None if stored is None else _without_owner(stored)
+
+    async def find(self, query: RunFilter) -> list[StoredRun]:
+        return [_without_owner(stored) for stored in await self._inner.find(query)]
+
+    async def owners(self) -> dict[str, str]:
+        return {}
+
+    async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:  # noqa: ARG002 - the protocol's
+        return []
+
+
+def _without_owner(stored: StoredRun) -> StoredRun:
+    stored.row.owner, stored.row.lease_expires, stored.row.lease_clock = None, 0.0, ""
+    return stored
