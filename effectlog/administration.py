@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
-from effectlog import lease
+from effectlog import lease, telemetry
 from effectlog.attempt import Ending
 from effectlog.codec import Codec, convert
 from effectlog.effects import declared_effect
@@ -154,20 +154,20 @@ class Administration:
             declared = declared_effect(effect.name) if effect else None
             value = convert(answer.value, declared.returns.value) if declared else answer.value
             result = self.codec.encode(value)
-        (outcome,) = await self.engine.commit(
-            c.SettleEffect(
-                run_id,
-                effect_key,
-                isinstance(answer, Applied),
-                by=by,
-                result=result,
-                evidence=evidence,
-                new_operation=isinstance(answer, NotApplied) and answer.new_operation,
-                dead_owners=await self._dead(),
-            )
+        command = c.SettleEffect(
+            run_id,
+            effect_key,
+            isinstance(answer, Applied),
+            by=by,
+            result=result,
+            evidence=evidence,
+            new_operation=isinstance(answer, NotApplied) and answer.new_operation,
+            dead_owners=await self._dead(),
         )
-        if isinstance(outcome, c.Refused):
-            raise _not_in_doubt(run_id, effect_key, outcome, [e.key for e in stored.effects])
+        with telemetry.resolving(stored, effect):
+            (outcome,) = await self.engine.commit(command)
+            if isinstance(outcome, c.Refused):
+                raise _not_in_doubt(run_id, effect_key, outcome, [e.key for e in stored.effects])
 
     async def purge(
         self,

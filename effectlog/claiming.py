@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from effectlog import commands as c
 from effectlog.errors import EffectLogError, StoreClosed
 from effectlog.executor import task_limits
-from effectlog.takeover import dead_owners, take_over
+from effectlog.takeover import dead_owners, end_gone, take_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from effectlog.engine import Engine
     from effectlog.executor import Executor
     from effectlog.spec import TaskSpec
+    from effectlog.takeover import Gone
 
 logger = logging.getLogger("effectlog")
 
@@ -136,21 +137,21 @@ class Claimer:
         if not leases_due and not (self._watching and now >= self._owners_at + LIVENESS_INTERVAL):
             return False
         self._owners_at = now
-        commands, dead = await self._engine.read(self._find_gone(tasks, leases_due=leases_due))
+        gone, dead = await self._engine.read(self._find_gone(tasks, leases_due=leases_due))
         if leases_due:
             self._leases_at = now + IDLE_INTERVAL
         if self._watching:
             self._leases_at = min(self._leases_at, now + LEASE_INTERVAL)
-        if commands:
-            await self._engine.commit(*commands)
-        self._owners_changed |= bool(commands or dead)
+        if gone:
+            await end_gone(self._engine, gone)
+        self._owners_changed |= bool(gone or dead)
         for owner in dead:
             await self._engine.read(self._engine.store.liveness.forget(owner))
-        return bool(commands)
+        return bool(gone)
 
     async def _find_gone(
         self, tasks: Mapping[str, TaskSpec], *, leases_due: bool
-    ) -> tuple[list[c.EndAttempt], frozenset[str]]:
+    ) -> tuple[list[Gone], frozenset[str]]:
         """Runs on the engine's loop: several reads for one hop."""
         store = self._engine.store
         if self._owners_changed or leases_due:

@@ -172,6 +172,7 @@ def dead_letter_run(task: TaskSpec, run: StoredRun, error: ErrorInfo, codec: Cod
             run.row.id,
             MAX_DEPTH,
             task.on_dead,
+            extra={"run_id": run.row.id, "task": run.row.task, "attempt": run.row.attempt},
         )
         return None
     text = f"{error.type}: {error.message}"
@@ -184,6 +185,7 @@ def dead_letter_run(task: TaskSpec, run: StoredRun, error: ErrorInfo, codec: Cod
         parent_id=run.row.id,
         depth=run.depth + 1,
         correlation_id=run.correlation_id,
+        trace=run.attempts[-1].trace or run.trace,
     )
 
 

@@ -19,6 +19,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from effectlog import telemetry
 from effectlog.errors import StoreClosed, StoreError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Engine:
         self.store = store
         self._queue: deque[Entry] = deque()
         self._signalled = False
-        self._closing = False
+        self._closing = self._ended = False
         # Between a look at ``_closing`` and what follows from it nothing may close: it would never be answered.
         self._lock = threading.RLock()
         self._calls: set[asyncio.Task[Any]] = set()
@@ -91,7 +92,7 @@ class Engine:
         opened: concurrent.futures.Future[None] = concurrent.futures.Future()
         opened.set_running_or_notify_cancel()  # Whoever stops waiting for it must not stop it.
         self._pid = os.getpid()
-        self._closing = False
+        self._closing = self._ended = False
         self._thread = threading.Thread(
             target=self._main, args=(opened,), name="effectlog-engine", daemon=True
         )
@@ -146,6 +147,7 @@ class Engine:
         self._queue.clear()
         for _ in range(2):
             await asyncio.sleep(0)  # What was called before the door closed begins to run.
+        self._ended = True
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
@@ -212,7 +214,7 @@ class Engine:
         try:
             return await coroutine
         except asyncio.CancelledError:
-            if self._closing:
+            if self._ended:
                 raise self.closed_error() from None
             raise
         finally:
@@ -300,6 +302,7 @@ class Engine:
         if not batch:
             return []
         commands = [command for entry in batch for command in entry.commands]
+        began = time.monotonic()
         try:
             outcomes = await self.store.apply(commands)
         except StoreError as error:
@@ -311,6 +314,7 @@ class Engine:
             return await self._after_failure(batch, defect)
         self.commits += 1
         self._deliver(batch, outcomes, None)
+        telemetry.committed(self.store.name, len(commands), time.monotonic() - began)
         self._notify()
         return []
 

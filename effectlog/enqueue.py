@@ -10,6 +10,7 @@ from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
+from effectlog import telemetry
 from effectlog.arguments import argument_fingerprints, bound, differing_parameters, encoded
 from effectlog.attempt import Ending
 from effectlog.context import here_attempt
@@ -44,7 +45,9 @@ class Enqueuer:
 
     # --- calls ---------------------------------------------------------------------------------
 
-    def command(self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> c.CreateRuns:
+    def command(
+        self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], trace: str | None
+    ) -> c.CreateRuns:
         """The command that stores one call; refuses early what can't work."""
         spec, options = spec_of(task), options_of(task)
         attempt = here_attempt()
@@ -53,7 +56,7 @@ class Enqueuer:
         arguments = bound(spec, args, dict(kwargs))
         prints = {} if options.idempotency_key is None else argument_fingerprints(spec, arguments)
         return c.CreateRuns(
-            (self._new_run(spec, arguments, options, attempt),),
+            (self._new_run(spec, arguments, options, attempt, trace),),
             scope=f"task:{spec.name}",
             idempotency_key=options.idempotency_key,
             fingerprints=json.dumps(prints),
@@ -62,7 +65,12 @@ class Enqueuer:
         )
 
     def _new_run(
-        self, spec: TaskSpec, arguments: dict[str, Any], options: CallOptions, attempt: Attempt | None
+        self,
+        spec: TaskSpec,
+        arguments: dict[str, Any],
+        options: CallOptions,
+        attempt: Attempt | None,
+        trace: str | None,
     ) -> NewRun:
         data = encoded(spec, arguments, self.codec)
         if len(data) > self._max_value_bytes:
@@ -80,14 +88,19 @@ class Enqueuer:
             due_at=None if options.at is None else options.at.timestamp(),
             correlation_id=options.correlation_id,
             concurrency_key=_concurrency_key(spec, arguments),
+            trace=trace,
         )
         _inherit(run, attempt)
         return run
 
     async def enqueue(self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run[Any]:
-        command = self.command(task, args, kwargs)
-        (outcome,) = await self._engine.commit(command, chain=_chain())
-        return self.handle(spec_of(task), command, outcome)
+        spec = spec_of(task)
+        with telemetry.producing("enqueue", spec.name, self._engine, here_attempt()) as producer:
+            command = self.command(task, args, kwargs, producer.trace)
+            (outcome,) = await self._engine.commit(command, chain=_chain())
+            run = self.handle(spec, command, outcome)
+            producer.made([run])
+        return run
 
     def handle(self, spec: TaskSpec, command: c.CreateRuns, outcome: c.Outcome) -> Run[Any]:
         """What became of one call. Raises IdempotencyConflict, or the control signal of a lost attempt."""
@@ -105,13 +118,12 @@ class Enqueuer:
         keyed = _with_keys(calls, idempotency_keys)
         spec = spec_of(task)
         runs: list[Run[Any]] = []
-        while chunk := list(itertools.islice(keyed, CHUNK)):
-            commands = [
-                self.command(task if key is None else task.with_options(idempotency_key=key), args, {})
-                for args, key in chunk
-            ]
-            outcomes = await self._engine.commit(*commands, chain=_chain())
-            runs += map(self.handle, itertools.repeat(spec), commands, outcomes)
+        with telemetry.producing("enqueue", spec.name, self._engine, here_attempt()) as producer:
+            while chunk := list(itertools.islice(keyed, CHUNK)):
+                commands = [self.command(_keyed(task, key), args, {}, producer.trace) for args, key in chunk]
+                outcomes = await self._engine.commit(*commands, chain=_chain())
+                runs += map(self.handle, itertools.repeat(spec), commands, outcomes)
+            producer.made(runs)
         return runs
 
     # --- events --------------------------------------------------------------------------------
@@ -124,6 +136,20 @@ class Enqueuer:
         attempt = here_attempt()
         if attempt is not None:
             _check_child(attempt, idempotency_key, f"emit({event!r})")
+        with telemetry.producing("emit", event, self._engine, attempt) as producer:
+            runs = await self._emit(event, payload, idempotency_key, correlation_id, attempt, producer.trace)
+            producer.made(runs)
+        return runs
+
+    async def _emit(
+        self,
+        event: str,
+        payload: Any,
+        idempotency_key: str | None,
+        correlation_id: str | None,
+        attempt: Attempt | None,
+        trace: str | None,
+    ) -> list[Run[Any]]:
         subscriptions = await self._engine.read(self._engine.store.subscriptions(event))
         if not subscriptions:
             raise NoSubscriber(
@@ -131,7 +157,7 @@ class Enqueuer:
                 f"@durable_task(on={event!r}) and open a log or worker in a process that imports it",
                 event=event,
             )
-        runs = tuple(self._event_run(s, payload, correlation_id, attempt) for s in subscriptions)
+        runs = tuple(self._event_run(s, payload, correlation_id, attempt, trace) for s in subscriptions)
         prints = {} if idempotency_key is None else {"payload": _fingerprint(event, payload)}
         command = c.CreateRuns(
             runs,
@@ -148,7 +174,12 @@ class Enqueuer:
         return [Run(self.admin, run_id, created=created.created) for run_id in created.run_ids]
 
     def _event_run(
-        self, subscription: c.Subscription, payload: Any, correlation_id: str | None, attempt: Attempt | None
+        self,
+        subscription: c.Subscription,
+        payload: Any,
+        correlation_id: str | None,
+        attempt: Attempt | None,
+        trace: str | None,
     ) -> NewRun:
         arguments = {subscription.parameter: payload}
         run = NewRun(
@@ -158,6 +189,7 @@ class Enqueuer:
             event=subscription.event,
             correlation_id=correlation_id,
             concurrency_key=_subscriber_key(subscription, arguments),
+            trace=trace,
         )
         if len(run.args) > self._max_value_bytes:
             raise EncodingError(
@@ -177,6 +209,10 @@ class Enqueuer:
             for spec in specs.values()
             for event in spec.events
         )
+
+
+def _keyed(task: Any, key: str | None) -> Any:
+    return task if key is None else task.with_options(idempotency_key=key)
 
 
 def _with_keys(

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
+from effectlog import telemetry
 from effectlog.arguments import call_arguments
 from effectlog.attempt import Ending
 from effectlog.context import place
@@ -50,10 +51,13 @@ class Execution:
         """
         global running_attempts  # noqa: PLW0603 - a count of this process
         running_attempts += 1
+        # This task's own context: the body, its threads and the log lines about it inherit what is set there.
+        self.attempt.observer = telemetry.observe(self.attempt)
         try:
             return await self._run()
         finally:
             running_attempts -= 1
+            self.attempt.observer.over()
 
     async def _run(self) -> c.Outcome | None:
         try:
@@ -61,12 +65,15 @@ class Execution:
         except Exception as error:
             # A codec of somebody's own, or a defect of ours: the run must not wait for its lease to end.
             logger.exception(
-                "effectlog: attempt %s of run %s broke", self.attempt.fence.attempt, self.attempt.run_id
+                "effectlog: attempt %s of run %s broke",
+                self.attempt.fence.attempt,
+                self.attempt.run_id,
+                extra=self.attempt.extra,
             )
             command = broken(self.attempt, error)
         self._discard_unawaited()
         if command is None:
-            logger.warning("effectlog: %s", self.attempt.signal())
+            logger.warning("effectlog: %s", self.attempt.signal(), extra=self.attempt.extra)
             return None
         return await self._record(command)
 
@@ -215,12 +222,14 @@ class Execution:
                 self.attempt.run_id,
                 self.attempt.fence.attempt,
                 error,
+                extra=self.attempt.extra,
             )
             return None
         if isinstance(outcome, c.Refused):
             self.attempt.end(Ending.LOST)
-            logger.warning("effectlog: %s", self.attempt.signal())
+            logger.warning("effectlog: %s", self.attempt.signal(), extra=self.attempt.extra)
             return None
+        self.attempt.observer.ended(command, outcome)
         return outcome
 
 

@@ -8,11 +8,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
+from effectlog import telemetry
 from effectlog.context import here_attempt
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.executor import Executor, task_limits
 from effectlog.model import AttemptOutcome, RunState
-from effectlog.takeover import dead_owners, expire
+from effectlog.takeover import dead_owners, end_gone, expire
 from effectlog.tasks import spec_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from effectlog.lease import Owner
     from effectlog.rows import StoredRun
     from effectlog.run import Run
+    from effectlog.takeover import Gone
 
 _LOOK_INTERVAL = 0.05
 """Seconds between two looks at a run that somebody else has, or that a limit keeps waiting."""
@@ -42,7 +44,7 @@ async def run_here(
             "itself to make it part of this run, or enqueue it"
         )
     executor = Executor(engine, enqueuer.codec, owner=owner, max_value_bytes=max_value_bytes)
-    return await _Inline(engine, enqueuer, executor, task).run(enqueuer.command(task, args, kwargs))
+    return await _Inline(engine, enqueuer, executor, task).run(args, kwargs)
 
 
 class _Inline:
@@ -52,11 +54,15 @@ class _Inline:
         self._engine = engine
         self._enqueuer = enqueuer
         self._executor = executor
+        self._task = task
         self._spec = spec_of(task)
 
-    async def run(self, create: c.CreateRuns) -> Run[Any]:
-        (created,), claimed, sent = await self._claim(create.runs[0].id, create)
-        run = self._enqueuer.handle(self._spec, create, created)
+    async def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run[Any]:
+        with telemetry.producing("enqueue", self._spec.name, self._engine, None) as producer:
+            create = self._enqueuer.command(self._task, args, kwargs, producer.trace)
+            (created,), claimed, sent = await self._claim(create.runs[0].id, create)
+            run = self._enqueuer.handle(self._spec, create, created)
+            producer.made([run])
         while True:
             if claimed is not None:
                 await self._execute(claimed, sent)
@@ -119,13 +125,13 @@ class _Inline:
     async def _watch(self, run_id: str) -> None:
         """Wait until nobody executes the run; end the attempt of an owner that is gone."""
         while (await self._engine.read(self._engine.store.states([run_id]))).get(run_id) is RunState.RUNNING:
-            command = await self._engine.read(self._find_gone(run_id))
-            if command is not None:
-                await self._engine.commit(command)
+            gone = await self._engine.read(self._find_gone(run_id))
+            if gone is not None:
+                await end_gone(self._engine, [gone])
                 return
             await asyncio.sleep(_LOOK_INTERVAL)
 
-    async def _find_gone(self, run_id: str) -> c.EndAttempt | None:
+    async def _find_gone(self, run_id: str) -> Gone | None:
         """Runs on the engine's loop."""
         store = self._engine.store
         dead = await dead_owners(store, await store.owners())

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from effectlog import commands as c
+from effectlog import telemetry
 from effectlog.administration import Administration
 from effectlog.codec import Codec, JsonCodec
 from effectlog.engine import Engine
@@ -88,6 +89,7 @@ class EffectLog:
         except BaseException:
             await self.close()
             raise
+        telemetry.watch(self._engine)
         return self
 
     async def __aexit__(
@@ -106,6 +108,7 @@ class EffectLog:
 
     async def close(self) -> None:
         """Commit what was acknowledged and close the store; everything after it raises StoreClosed."""
+        telemetry.unwatch(self._engine)
         if self._owner is not None:
             await self._owner.stop()
             self._owner = None

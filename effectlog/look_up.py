@@ -43,6 +43,7 @@ def look_up(turn: Turn, effect: EffectRow) -> Steps:
     asked_at = time.monotonic()
     answer = yield from _ask(turn, effect)
     turn.asked += 1
+    turn.attempt.observer.looked_up(effect, answer)
     if turn.exists and isinstance(answer, NotApplied):
         answer = Unknown()  # The destination itself said that it exists, so its index is behind.
     match answer:

@@ -3,21 +3,53 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from effectlog import commands as c
+from effectlog import telemetry
 from effectlog.ending import dead_letter_run
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from effectlog.codec import Codec
+    from effectlog.engine import Engine
     from effectlog.rows import RunRow
     from effectlog.spec import TaskSpec
     from effectlog.store.protocol import Store
 
 logger = logging.getLogger("effectlog")
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A run whose owner is gone, why, and the command that ends its attempt."""
+
+    run: RunRow
+    reason: str
+    command: c.EndAttempt
+
+    def tell(self, moved: c.RunMoved) -> None:
+        """Say that it was taken over; by this process, if several found it."""
+        logger.info(
+            "effectlog: run %s of %s is taken over from attempt %s: %s",
+            self.run.id,
+            self.run.task,
+            self.run.attempt,
+            self.reason,
+            extra={"run_id": self.run.id, "task": self.run.task, "attempt": self.run.attempt},
+        )
+        telemetry.taken_over(self.run, self.reason, self.command, moved)
+
+
+async def end_gone(engine: Engine, gone: Sequence[Gone]) -> None:
+    """End these attempts; one that somebody else has ended meanwhile is left alone."""
+    outcomes = await engine.commit(*(one.command for one in gone))
+    for one, outcome in zip(gone, outcomes, strict=True):
+        if isinstance(outcome, c.RunMoved):
+            one.tell(outcome)
 
 
 async def dead_owners(store: Store, owners: Mapping[str, str]) -> frozenset[str]:
@@ -31,8 +63,8 @@ async def dead_owners(store: Store, owners: Mapping[str, str]) -> frozenset[str]
 
 async def expire(
     store: Store, run: RunRow, tasks: Mapping[str, TaskSpec], codec: Codec, dead: frozenset[str]
-) -> c.EndAttempt:
-    """The command that ends a gone owner's attempt: another attempt, or a dead letter after too many."""
+) -> Gone:
+    """What ends a gone owner's attempt: another attempt, or a dead letter after too many."""
     fence = c.Fence(run.id, run.attempt)
     how = "its process died" if run.owner in dead else "its lease ran out"
     crashes = run.crashes + 1
@@ -45,15 +77,8 @@ async def expire(
     on_dead = None
     if task is not None and failed and task.on_dead is not None and (whole := await store.get(run.id)):
         on_dead = dead_letter_run(task, whole, error, codec)
-    logger.info(
-        "effectlog: run %s of %s is taken over from attempt %s: %s",
-        run.id,
-        run.task,
-        run.attempt,
-        how,
-        extra={"run_id": run.id, "task": run.task, "attempt": run.attempt},
-    )
-    return c.EndAttempt(
+    reason = "released" if run.releasing else "process dead" if run.owner in dead else "expired"
+    command = c.EndAttempt(
         fence,
         AttemptOutcome.EXPIRED,
         RunState.FAILED if failed else RunState.PENDING,
@@ -62,10 +87,11 @@ async def expire(
         error=error,
         on_dead=on_dead,
     )
+    return Gone(run, reason, command)
 
 
 async def take_over(
     store: Store, tasks: Mapping[str, TaskSpec], codec: Codec, dead: frozenset[str]
-) -> list[c.EndAttempt]:
-    """The commands that end every attempt whose owner is gone."""
+) -> list[Gone]:
+    """What ends every attempt whose owner is gone."""
     return [await expire(store, run, tasks, codec, dead) for run in await store.lapsed(dead)]

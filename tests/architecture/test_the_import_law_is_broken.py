@@ -74,7 +74,7 @@ def test_a_library_is_imported_in_its_one_place(library: str) -> None:
         for path in MODULES
         if any(name == library or name.startswith(f"{library}.") for name in imports_of(path))
     }
-    assert users <= ONLY_IN[library]
+    assert all(name.startswith(tuple(ONLY_IN[library])) for name in users)
 
 
 def test_asyncpg_stays_in_the_postgres_store() -> None:
