@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("effectlog")
 
-STOP_GRACE = 1.0
+STOP_GRACE = 0.7
 """Seconds that interrupted code gets to stop before it is left behind."""
 _NAMED = 5
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("effectlog")
 
-LEAVE_WITHIN = 1.5
+LEAVE_WITHIN = 1.2
 """Seconds after a second signal at which ``serve`` ends the process, whatever code would not stop."""
 
 
@@ -169,15 +169,16 @@ class Worker:
         again = asyncio.ensure_future(signals.get())
         try:
             await asyncio.wait({draining, again}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            again.cancel()
             if not draining.done():
                 timer = _end_process_soon()
-                draining.cancel()
                 if await self.release() and not _others_keep_the_process():
                     timer.cancel()
+        finally:
+            again.cancel()
+            draining.cancel()
+            await asyncio.wait({draining})
         if not draining.cancelled():
-            await draining
+            draining.result()
 
 
 def _end_process_soon() -> threading.Timer:

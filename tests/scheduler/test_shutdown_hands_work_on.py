@@ -1,0 +1,233 @@
+"""Leaving: the first signal drains, the second gives back, and what cannot be stopped is not handed on while it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from scheduler_app import slow, threaded, two
+from scheduler_processes import completed
+
+from effectlog import (
+    AttemptOutcome,
+    ConfigurationError,
+    EffectLog,
+    RunState,
+    current_attempt,
+    durable_task,
+    effect,
+)
+
+if TYPE_CHECKING:
+    from scheduler_processes import Field
+
+
+@durable_task(name="naps")
+async def naps(seconds: float) -> int:
+    await asyncio.sleep(seconds)
+    return current_attempt().number
+
+
+@durable_task(name="waits for the event")
+def waits_for(what: str) -> int:
+    return _block(what)
+
+
+_go = threading.Event()
+_inside = threading.Event()
+
+
+@effect(key="block:{what}")
+def _block(what: str) -> int:
+    _inside.set()
+    _go.wait(15)
+    return current_attempt().number
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_first_signal_finishes_what_runs_and_keeps_its_lease(
+    field: Field, log: EffectLog, number: int
+) -> None:
+    leaving = field.worker(lease=0.9)
+    run = await log.enqueue(two, "a", 1.5)
+    await completed(run, 1)
+    leaving.signal(number)
+    waiting = await log.enqueue(two, "b", 0.0)
+    async with EffectLog(field.db, lease=0.9) as peer, peer.worker():
+        assert await waiting.result(10) == "b:2"
+        assert await run.result(10) == "a:2"
+    assert leaving.wait() == 0
+    assert sorted(field.whats()) == ["a:1", "a:2", "b:1", "b:2"]
+    assert len((await run.record()).attempts) == 1
+
+
+async def test_the_second_signal_gives_back_and_a_peer_goes_on_within_a_tenth_of_a_second(
+    field: Field, log: EffectLog
+) -> None:
+    leaving = field.worker(tasks=["two"])
+    run = await log.enqueue(two, "a", 20.0)
+    await completed(run, 1)
+    field.worker(tasks=["two"])
+    leaving.signal(signal.SIGTERM)
+    await asyncio.sleep(0.2)
+    assert (await run.record()).state is RunState.RUNNING
+    second = leaving.signal(signal.SIGTERM)
+    assert leaving.wait() == 0
+    assert time.monotonic() - second < 2
+    while len((record := await run.record()).attempts) < 2:
+        await asyncio.sleep(0.005)
+    released, next_one = record.attempts
+    assert released.outcome is AttemptOutcome.RELEASED
+    assert released.ended_at is not None
+    assert (next_one.started_at - released.ended_at).total_seconds() < 0.1
+    await run.cancel(force=True)
+    assert field.whats() == ["a:1"]
+
+
+async def test_a_thread_that_will_not_end_does_not_keep_the_process_and_is_taken_over_when_it_is_gone(
+    field: Field, log: EffectLog
+) -> None:
+    leaving = field.worker()
+    run = await log.enqueue(threaded, "a", 30.0)
+    field.wait_for(lambda all_: len(all_) == 1)
+    field.worker()
+    leaving.signal(signal.SIGTERM)
+    second = leaving.signal(signal.SIGINT)  # Another one: two of a kind may arrive as one.
+    while leaving.popen.poll() is None:
+        assert len(field.requests()) == 1, "handed on while its thread was alive"
+        assert time.monotonic() - second < 2
+        await asyncio.sleep(0.01)
+    gone = time.monotonic()
+    again = field.wait_for(lambda all_: len(all_) == 2)[1]
+    assert -0.1 < again.at - gone < 0.3
+    (first, _) = (await run.record()).attempts
+    assert first.outcome is AttemptOutcome.RELEASED
+
+
+async def test_left_behind_code_keeps_its_run_while_the_process_lives_and_its_lease_lasts(
+    field: Field, log: EffectLog
+) -> None:
+    _go.clear()
+    _inside.clear()
+    async with EffectLog(field.db, lease=1.5) as leaving:
+        worker = leaving.worker()
+        await worker.__aenter__()
+        run = await log.enqueue(waits_for, "a")
+        await asyncio.to_thread(_inside.wait, 10)
+        assert not await worker.release()
+        _inside.clear()
+        async with log.worker():
+            await asyncio.sleep(0.1)
+            assert not _inside.is_set(), "handed on while its lease lasted"
+            assert (await run.record()).state is RunState.RUNNING
+            await asyncio.to_thread(_inside.wait, 10)
+            _go.set()
+            assert await run.result(10) == 2
+
+
+async def test_leaving_by_an_exception_gives_back_and_uses_no_attempt(field: Field, log: EffectLog) -> None:
+    with pytest.raises(RuntimeError, match="leave"):
+        async with log.worker():
+            run = await log.enqueue(naps, 30.0)
+            while (await run.record()).state is not RunState.RUNNING:
+                await asyncio.sleep(0.005)
+            raise RuntimeError("leave")
+    record = await run.record()
+    assert (record.state, record.attempts[0].outcome) == (RunState.PENDING, AttemptOutcome.RELEASED)
+
+
+async def test_a_drain_with_a_limit_gives_back_what_takes_longer(log: EffectLog) -> None:
+    worker = log.worker()
+    await worker.__aenter__()
+    short = await log.enqueue(naps, 0.05)
+    long = await log.enqueue(naps, 30.0)
+    while (await long.record()).state is not RunState.RUNNING:
+        await asyncio.sleep(0.005)
+    assert not await worker.drain(0.5)
+    assert (await short.record()).state is RunState.SUCCEEDED
+    assert (await long.record()).state is RunState.PENDING
+
+
+async def test_a_drain_that_is_cancelled_gives_back(log: EffectLog) -> None:
+    worker = log.worker()
+    await worker.__aenter__()
+    run = await log.enqueue(naps, 30.0)
+    while (await run.record()).state is not RunState.RUNNING:
+        await asyncio.sleep(0.005)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await worker.drain()
+    assert (await run.record()).attempts[0].outcome is AttemptOutcome.RELEASED
+
+
+async def test_a_worker_is_used_once(log: EffectLog) -> None:
+    worker = log.worker()
+    async with worker:
+        pass
+    with pytest.raises(ConfigurationError, match="new one"):
+        async with worker:
+            pass
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.0005, 0.002, 0.005, 0.02])
+async def test_an_inline_run_that_is_cancelled_at_any_moment_is_given_back(log: EffectLog, wait: float) -> None:
+    calling = asyncio.ensure_future(log.run(naps, 30.0))
+    await asyncio.sleep(0)
+    await asyncio.sleep(wait)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    for record in await log.list_runs():
+        assert record.state is RunState.PENDING, "nobody executes it, and nobody else may"
+        assert [attempt.outcome for attempt in record.attempts] in ([], [AttemptOutcome.RELEASED])
+
+
+async def test_an_inline_run_is_resumed_by_the_next_call_with_its_key(field: Field, log: EffectLog) -> None:
+    task = slow.with_options(idempotency_key="k")
+    calling = asyncio.ensure_future(log.run(task, "a", 1.0))
+    while not field.requests():
+        await asyncio.sleep(0.005)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    assert await log.run(task, "a", 1.0) == "a"
+    (record,) = await log.list_runs()
+    assert [attempt.outcome for attempt in record.attempts] == [
+        AttemptOutcome.RELEASED,
+        AttemptOutcome.SUCCEEDED,
+    ]
+
+
+async def _rolling_restart(field: Field, log: EffectLog, count: int) -> None:
+    """Two workers, each replaced in turn while runs are under way."""
+    old = [field.worker(), field.worker()]
+    runs = await log.enqueue_many(two, [(str(n), 0.5 + n % 7 * 0.2) for n in range(count)])
+    field.wait_for(lambda all_: len(all_) >= count, 30)
+    for leaving in old:
+        field.worker()
+        leaving.signal(signal.SIGTERM)
+        assert leaving.wait() == 0
+    assert await asyncio.gather(*(run.result(30) for run in runs)) == [f"{n}:2" for n in range(count)]
+    assert sorted(field.whats()) == sorted(f"{n}:{m}" for n in range(count) for m in (1, 2))
+
+
+async def test_a_rolling_restart_requests_every_effect_once(field: Field, log: EffectLog) -> None:
+    await _rolling_restart(field, log, 200)
+
+
+async def test_signals_inside_effects_of_a_deploy_hand_on_between_effects(field: Field, log: EffectLog) -> None:
+    """Two signals at once, as an impatient supervisor sends them: completed effects are not sent again."""
+    leaving = field.worker()
+    runs = await log.enqueue_many(two, [(str(n), 2.0) for n in range(50)])
+    for run in runs:
+        await completed(run, 1)
+    field.worker()
+    leaving.signal(signal.SIGTERM)
+    leaving.signal(signal.SIGINT)
+    assert leaving.wait() == 0
+    await asyncio.gather(*(run.result(30) for run in runs))
+    assert sorted(field.whats()) == sorted(f"{n}:{m}" for n in range(50) for m in (1, 2))
