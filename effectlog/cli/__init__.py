@@ -6,6 +6,7 @@ error), 2 (it was called wrongly).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -33,6 +34,8 @@ class _Commands(click.Group):
             raise
         except (EffectLogError, TypeError) as error:
             raise Failure(str(error)) from error
+        except asyncio.CancelledError as error:
+            raise Failure("stopped by a signal") from error
         except Exception as error:
             raise Failure(f"{type(error).__name__}: {error}") from error
 

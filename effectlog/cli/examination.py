@@ -113,6 +113,7 @@ def _problems(found: Examination, lapsed: list[RunRow], now: float) -> list[str]
     problems += [_pending_problem(row, alive, now) for row in found.pending]
     problems += [_worker_problem(worker, found, now) for worker in found.workers]
     problems += [_wal_problem(found), _doubt_problem(found, now)]
+    problems += [_transaction_problem(row) for row in found.store.get("open_transactions", [])]
     return [problem for problem in problems if problem]
 
 
@@ -171,6 +172,11 @@ def _wal_problem(found: Examination) -> str:
     return f"the write-ahead log takes {size(wal)}: some process keeps an old read transaction open"
 
 
+def _transaction_problem(row: dict[str, Any]) -> str:
+    who = f"pid {row['pid']}" + (f", {row['application']}" if row["application"] else "")
+    return f"a transaction ({who}) has kept runs locked for {span(row['seconds'])}: end it"
+
+
 # --- showing -------------------------------------------------------------------------------------
 
 _PENDING = (
@@ -194,6 +200,8 @@ def _facts(facts: dict[str, Any]) -> str:
 
 
 def _fact(name: str, value: object) -> str:
+    if isinstance(value, list):
+        return f"{len(value):,}"
     if isinstance(value, int) and name.endswith("bytes"):
         return size(value)
     return moment(value) if isinstance(value, datetime) else str(value)

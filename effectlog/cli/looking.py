@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -18,6 +18,8 @@ from effectlog.model import RunState
 if TYPE_CHECKING:
     from effectlog.cli.crew import WorkerFacts
     from effectlog.model import RunRecord
+
+_SECOND = timedelta(seconds=1)
 
 _COLUMNS = (
     Column("RUN"),
@@ -65,7 +67,7 @@ def _row(record: RunRecord, known: frozenset[str]) -> tuple[object, ...]:
         record.id,
         record.state,
         record.task,
-        span((datetime.now(UTC) - record.created_at).total_seconds()),
+        span((datetime.now(UTC) - record.created_at) // _SECOND),
         len(record.attempts),
         requests,
         _note(record, known),

@@ -46,10 +46,11 @@ class Terminal:
     """A shell in one folder, with one store in the environment."""
 
     folder: Path
+    url: str | None = None
 
     @property
     def store(self) -> str:
-        return str(self.folder / "orders.db")
+        return self.url or str(self.folder / "orders.db")
 
     @property
     def env(self) -> dict[str, str]:
