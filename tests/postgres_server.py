@@ -88,7 +88,9 @@ def free_port() -> int:
 class Server:
     """One server process with its data, which can be stopped, killed and started again on the same port."""
 
-    def __init__(self, *, data: Path | None = None, **settings: str) -> None:
+    def __init__(self, *, data: Path | None = None, inside: tuple[str, ...] = (), **settings: str) -> None:
+        # What runs the server in another place, such as a network namespace; it has to change the user as well.
+        self._inside = inside
         self.folder = scratch_folder()
         self.data = data or self.folder / "data"
         self.port = free_port()
@@ -102,6 +104,11 @@ class Server:
     def url(self) -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
 
+    @property
+    def socket_url(self) -> str:
+        """The same, through the file system, which reaches it in any network namespace."""
+        return f"postgresql://postgres@/postgres?host={self.folder}&port={self.port}"
+
     def _program(self, name: str, *args: str) -> None:
         env = {**os.environ, "LC_ALL": "C"}
         subprocess.run(
@@ -114,12 +121,12 @@ class Server:
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [binaries() / "postgres", "-D", str(self.data), *options],
+                [*self._inside, binaries() / "postgres", "-D", str(self.data), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "LC_ALL": "C"},
-                **run_as(),
+                **({} if self._inside else run_as()),
             )
         self._wait_ready()
         return self
@@ -128,7 +135,7 @@ class Server:
         deadline = time.monotonic() + 30
         while True:
             try:
-                return asyncio.run(_answer(self.url))
+                return asyncio.run(_answer(self.socket_url))
             except (OSError, asyncpg.PostgresError):
                 assert self._process is not None
                 if self._process.poll() is not None or time.monotonic() > deadline:
