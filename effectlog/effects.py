@@ -41,7 +41,7 @@ def effect(
     key: str | Callable[..., str],
     *,
     name: str | None = None,
-    destination: Destination | None = None,
+    destination: Destination | str | None = None,
     in_doubt: str | Callable[..., Any] | None = None,
     lookup_budget: float = 300.0,
     retry: Retry | None = None,
@@ -66,7 +66,8 @@ def effect(
         key: names one operation within its run: a ``str.format`` template over the parameters, defaults
             applied, or a callable that gets the call's arguments and returns a non-empty string.
         name: the function's stored name; give the old one after a rename.
-        destination: the contract of the system it talks to, which the engine enforces.
+        destination: the contract of the system it talks to, which the engine enforces: an object of
+            ``effectlog.destinations`` or of your own, or the name of a built-in one such as ``"stripe/v1"``.
         in_doubt: what a later request does about an earlier one without an outcome: ``"resend"``,
             ``"hold"``, or a look-up function with the effect's parameters.
         lookup_budget: seconds for which a look-up may not know before the run is held.
@@ -83,6 +84,8 @@ def effect(
 
     """
 
+    contract = _contract(destination)
+
     def decorate(function: F) -> F:
         refuse_uncallable(
             function, f"@effect({key!r})" if isinstance(key, str) else "@effect needs a key: it"
@@ -92,20 +95,20 @@ def effect(
             name=name or qualified_name(function),
             is_async=is_async(function),
             returns=Annotation(plain(function), return_annotation),
-            policy=_policy(function, in_doubt, destination),
+            policy=_policy(function, in_doubt, contract),
             declared_doubt=in_doubt is not None,
             look_up=in_doubt if callable(in_doubt) else None,
             lookup_budget=_budget(lookup_budget, function),
-            destination=destination,
-            destination_json=json.dumps(destination.to_json()) if destination else None,
+            destination=contract,
+            destination_json=json.dumps(contract.to_json()) if contract else None,
             retry=retry,
             timeout=_seconds(timeout, function),
             not_applied=_types(not_applied),
             final=_types(final),
             ignore=frozenset((ignore,) if isinstance(ignore, str) else ignore),
         )
-        if destination is not None:
-            destination.check_operation_id()
+        if contract is not None:
+            contract.check_operation_id()
         check_effect(spec)
         _declared[spec.name] = spec
         caller = _Caller(spec, key, plain(function))
@@ -211,6 +214,14 @@ async def _outside_async(spec: EffectSpec, wrapped: Callable[..., Any], args: An
         return await wrapped(*args, **kwargs)
     finally:
         place.reset(token)
+
+
+def _contract(destination: Destination | str | None) -> Destination | None:
+    if not isinstance(destination, str):
+        return destination
+    from effectlog.destinations import by_name  # noqa: PLC0415 - the catalogue is large, and few name it
+
+    return by_name(destination)
 
 
 def _policy(function: Any, in_doubt: Any, destination: Destination | None) -> Policy:
