@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from effectlog.cli.health import WorkerFacts
 from effectlog.clock import utc
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from effectlog.administration import Administration
     from effectlog.store.protocol import WorkerRow
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFacts:
-    """One worker that has reported itself and not left."""
-
-    name: str
-    host: str
-    pid: int
-    concurrency: int
-    alive: bool
-    reported_at: datetime
-    claimed_at: datetime | None
-    tasks: tuple[str, ...]
 
 
 async def crew(log: Administration) -> tuple[WorkerFacts, ...]:

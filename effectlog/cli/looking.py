@@ -16,7 +16,7 @@ from effectlog.cli.text import Column, ago, span, table
 from effectlog.model import RunState
 
 if TYPE_CHECKING:
-    from effectlog.cli.crew import WorkerFacts
+    from effectlog.cli.health import WorkerFacts
     from effectlog.model import RunRecord
 
 _SECOND = timedelta(seconds=1)

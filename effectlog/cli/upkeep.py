@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from effectlog.cli.examination import examine
+from effectlog.cli.examination import examine, report
 from effectlog.cli.jsonable import dumps
 from effectlog.cli.opening import check, open_log, run
 from effectlog.cli.options import Failure, duration, json_option, store_option
@@ -79,7 +79,7 @@ def doctor(as_json: bool, store: str) -> None:
             return await examine(log.administration)
 
     found = run(look())
-    click.echo(dumps(found) if as_json else found.text())
+    click.echo(dumps(found) if as_json else report(found))
     if found.problems:
         raise Failure(f"{counted(len(found.problems), 'thing')} to look after: {'; '.join(found.problems)}")
 

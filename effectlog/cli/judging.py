@@ -1,0 +1,101 @@
+"""Which of doctor's facts need a person. Pure.
+
+The one invariant: whatever is a problem says what to do about it, and what the workers will deal with by
+themselves is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from effectlog.cli.text import counted, size, span
+from effectlog.model import RunState
+
+if TYPE_CHECKING:
+    from effectlog.cli.health import Health, PendingFacts, WorkerFacts
+
+_LATE = 60.0
+"""Seconds for which a due run may wait before somebody should look why."""
+_OLD_DOUBT = 3600.0
+"""Seconds after which a doubt of a run that is not held will hardly answer itself."""
+_LARGE_WAL = 256 * 1024 * 1024
+_STEPPED = 60.0
+"""Seconds by which a report may lie ahead of the wall clock before it counts as stepped back."""
+
+
+def problems(found: Health, now: float) -> list[str]:
+    """Everything that needs a person, in the order of urgency; ``now`` is the store's wall clock."""
+    noted = [_held(found), _stuck(found)]
+    noted += [_pending(row, found, now) for row in found.pending]
+    noted += [_worker(worker, found, now) for worker in found.alive]
+    noted += [_wal(found), _doubt(found, now)]
+    noted += [_transaction(row) for row in found.store.get("open_transactions", [])]
+    return [problem for problem in noted if problem]
+
+
+def _held(found: Health) -> str:
+    count = found.states.get(RunState.HELD, 0)
+    if not count:
+        return ""
+    return f"{counted(count, 'run')} held for a decision: 'effectlog show {found.held[0]}' says which"
+
+
+def _doubt(found: Health, now: float) -> str:
+    """A doubt that no attempt answers, such as one of a run that has ended; held ones are told apart."""
+    if found.oldest_doubt_at is None or found.states.get(RunState.HELD):
+        return ""
+    age = now - found.oldest_doubt_at.timestamp()
+    if age < _OLD_DOUBT:
+        return ""
+    return (
+        f"an effect has been in doubt for {span(age)}: 'effectlog runs' notes it beside its run; resolve it"
+    )
+
+
+def _stuck(found: Health) -> str:
+    if not found.stuck or found.alive:
+        return ""  # A live worker takes them over by itself.
+    return f"{counted(len(found.stuck), 'run')} lost its owner and no worker is alive to take over: start one"
+
+
+def _pending(row: PendingFacts, found: Health, now: float) -> str:
+    what = f"{counted(row.count, 'pending run')} of {row.task}"
+    if not found.alive:
+        return f"{what}, and no worker is alive: start one" if row.due_at.timestamp() < now else ""
+    if not row.known:
+        return f"{what}, which no live worker knows: start one that imports it, or give the renamed task aliases="
+    if not _late(row, now) or row.executing or _full(found):
+        return ""  # A queue before busy workers, or before a task's own limit, gets shorter by itself.
+    return f"{what} due for {span(now - row.due_at.timestamp())}, and nobody executes any, though a worker knows it"
+
+
+def _worker(worker: WorkerFacts, found: Health, now: float) -> str:
+    ahead = worker.reported_at.timestamp() - now
+    if ahead > _STEPPED:
+        return f"worker {worker.name} reported {span(ahead)} in the future: a wall clock was stepped back"
+    waiting = any(row.task in worker.tasks and _late(row, now) for row in found.pending)
+    looked = worker.claimed_at
+    if waiting and not _full(found) and (looked is None or now - looked.timestamp() > _LATE):
+        return f"worker {worker.name} (pid {worker.pid} on {worker.host}) is alive but does not claim: restart it"
+    return ""
+
+
+def _late(row: PendingFacts, now: float) -> bool:
+    return now - row.due_at.timestamp() > _LATE
+
+
+def _full(found: Health) -> bool:
+    """Every place of every live worker is taken."""
+    return found.states.get(RunState.RUNNING, 0) >= sum(worker.concurrency for worker in found.alive)
+
+
+def _wal(found: Health) -> str:
+    wal = found.store.get("wal_bytes", 0)
+    if not isinstance(wal, int) or wal < _LARGE_WAL:
+        return ""
+    return f"the write-ahead log takes {size(wal)}: some process keeps an old read transaction open; end it"
+
+
+def _transaction(row: dict[str, Any]) -> str:
+    who = f"pid {row['pid']}" + (f", {row['application']}" if row["application"] else "")
+    return f"a transaction ({who}) has kept runs locked for {span(row['seconds'])}: end it"
