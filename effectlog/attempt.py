@@ -84,6 +84,8 @@ class Attempt:
         self.refused = False
         """An effect wanted to start while the attempt was ending."""
         self.holds: dict[str, str] = {}
+        self.called: set[str] = set()
+        """The keys of all effects that this attempt has called."""
         self.unawaited: dict[int, tuple[str, Any]] = {}
         self.interrupt: Callable[[Ending], None] = lambda _: None
         self.want_renewal: Callable[[], None] = lambda: None
@@ -160,6 +162,7 @@ class Attempt:
 
     def enter(self, key: str, *, is_async: bool) -> InFlight | None:
         """Take the turn for a key; gives the call to wait for where another one has it."""
+        self.called.add(key)
         with self._lock:
             other = self._in_flight.get(key)
             if other is None:

@@ -16,9 +16,18 @@ from effectlog import telemetry
 from effectlog.arguments import call_arguments
 from effectlog.attempt import Ending
 from effectlog.context import place
-from effectlog.ending import BodyEnd, broken, crashed_too_often, end_of, is_control, unreadable_arguments
+from effectlog.ending import (
+    BodyEnd,
+    broken,
+    crashed_too_often,
+    damaged,
+    end_of,
+    is_control,
+    unreadable_arguments,
+)
 from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
 from effectlog.notice import warn
+from effectlog.unclaimed import report_unclaimed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -29,6 +38,8 @@ logger = logging.getLogger("effectlog")
 
 _INTERRUPTING = (Ending.CANCELLED, Ending.RELEASED, Ending.TIMED_OUT)
 
+OVERRUN_GRACE = 0.5
+"""Seconds that interrupted code may take to stop before it is reported."""
 running_attempts = 0
 """How many attempts this process is executing: an effect called outside of them all may be a mistake."""
 
@@ -78,6 +89,8 @@ class Execution:
         return await self._record(command)
 
     async def _attempted(self) -> c.EndAttempt | None:
+        if self.attempt.run.damage is not None:
+            return damaged(self.attempt, self.attempt.run.damage)
         try:
             args, kwargs = call_arguments(self.attempt.task, self.attempt.run.args, self.attempt.codec)
         except (DecodingError, TypeError) as error:
@@ -86,9 +99,11 @@ class Execution:
             return crashed_too_often(self.attempt)
         began = time.monotonic()
         body = await self._execute(args, kwargs)
-        self._report_overrun(time.monotonic() - began, body)
+        self._report_overrun(time.monotonic() - began)
         self.attempt.end(Ending.OVER)
         await self._until_quiet()
+        if body.error is None and self.attempt.ending is Ending.OVER:
+            report_unclaimed(self.attempt)
         return end_of(self.attempt, body)
 
     async def _execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BodyEnd:
@@ -178,15 +193,16 @@ class Execution:
         self._disturbed = True
         body.cancel(f"effectlog: {ending}")
 
-    def _report_overrun(self, took: float, body: BodyEnd) -> None:
+    def _report_overrun(self, took: float) -> None:
         timeout = self.attempt.task.timeout
-        if timeout is None or took <= timeout or body.disturbed:
+        # Async code gets a moment for its own clean-up.
+        if timeout is None or took <= timeout + (OVERRUN_GRACE if self._disturbed else 0.0):
             return
         message = (
             f"task {self.attempt.task.name} took {took:.3f} s with timeout={timeout:g}: code that doesn't await can't "
             f"be interrupted (run {self.attempt.run_id}, attempt {self.attempt.fence.attempt})"
         )
-        warn(message)
+        warn(message, **self.attempt.extra)
 
     async def _until_quiet(self) -> None:
         """Wait for requests that the body left under way, unless ownership is lost."""
