@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from effectlog import EffectLog, Retry, durable_task, effect
+from effectlog import EffectLog, Retry, durable_task, effect, upkeep
 
 
 def note(text: str) -> None:
@@ -145,9 +145,18 @@ async def feed(db: str, options: dict[str, Any]) -> None:
             await run.result(10)
 
 
+async def purge(db: str, options: dict[str, Any]) -> None:
+    """Wait for a line, then purge all that has ended, in small batches."""
+    upkeep.PURGE_BATCH = options.get("batch", 100)
+    async with EffectLog(db) as log:
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        await log.purge(0)
+
+
 def main() -> None:
     command, db, options = sys.argv[1:]
-    asyncio.run({"work": work, "enqueue": enqueue, "feed": feed}[command](db, json.loads(options)))
+    asyncio.run({"work": work, "enqueue": enqueue, "feed": feed, "purge": purge}[command](db, json.loads(options)))
 
 
 if __name__ == "__main__":

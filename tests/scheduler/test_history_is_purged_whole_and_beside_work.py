@@ -1,0 +1,182 @@
+"""Purging: each run whole, by when it ended, in batches that leave room, never a doubt and never what goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from contextlib import closing
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from scheduler_app import quick, two
+from scheduler_processes import completed
+
+from effectlog import ConfigurationError, EffectLog, NotApplied, RunHeld, RunState, durable_task, effect
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scheduler_processes import Field
+
+
+@effect(key="held", in_doubt="hold")
+async def held_effect() -> None:
+    raise ConnectionError("no answer")
+
+
+@durable_task(name="ends up held")
+async def ends_up_held() -> None:
+    await held_effect()
+
+
+@durable_task(name="nothing")
+async def nothing() -> None: ...
+
+
+def _age(db: Path, run_id: str, *, created: float, finished: float) -> None:
+    """Make a run look as old as these seconds."""
+    with closing(sqlite3.connect(db)) as connection, connection:
+        now = time.time()
+        connection.execute(
+            "UPDATE effectlog_runs SET created_at = ?, finished_at = ? WHERE id = ?",
+            (now - created, now - finished, run_id),
+        )
+
+
+def _orphans(db: Path) -> int:
+    """Rows of runs that are gone."""
+    with closing(sqlite3.connect(db)) as connection:
+        counts = [
+            connection.execute(
+                f"SELECT count(*) FROM {table} WHERE run_id NOT IN (SELECT id FROM effectlog_runs)"
+            ).fetchone()[0]
+            for table in ("effectlog_effects", "effectlog_attempts")
+        ]
+    return sum(counts)
+
+
+async def test_age_counts_from_the_end_and_not_from_the_beginning(field: Field, log: EffectLog) -> None:
+    async with log.worker():
+        recent, old = await log.enqueue(quick, "recent"), await log.enqueue(quick, "old")
+        await recent.result(10)
+        await old.result(10)
+    _age(field.db, recent.id, created=3 * 86400, finished=60)
+    _age(field.db, old.id, created=3 * 86400, finished=2 * 86400)
+    assert await log.purge(timedelta(days=1)) == 1
+    assert [record.id for record in await log.list_runs()] == [recent.id]
+
+
+async def test_what_waits_runs_or_is_in_doubt_is_never_purged(field: Field, log: EffectLog) -> None:
+    async with log.worker():
+        held = await log.enqueue(ends_up_held)
+        with pytest.raises(RunHeld):
+            await held.result(10)
+        await held.cancel()  # Ended now, and its effect is still in doubt.
+        running = await log.enqueue(two, "a", 1.0)
+        await completed(running, 1)
+        pending = await log.enqueue(quick.with_options(delay=60, idempotency_key="k"), "later")
+        assert await log.purge(0) == 0
+        assert {record.id for record in await log.list_runs()} == {held.id, running.id, pending.id}
+        assert not (await log.enqueue(quick.with_options(delay=60, idempotency_key="k"), "later")).created
+        await log.resolve(held.id, "held", NotApplied(), by="a test")
+        assert await log.purge(0) == 1
+        assert await running.result(10) == "a:2"
+    with pytest.raises(ConfigurationError, match="only ended runs"):
+        await log.purge(0, state="held")
+
+
+async def test_a_purge_that_is_killed_leaves_only_whole_runs(field: Field, log: EffectLog) -> None:
+    async with log.worker():
+        runs = await log.enqueue_many(quick, [(str(n),) for n in range(1200)])
+        await asyncio.gather(*(run.result(60) for run in runs))
+    purging = field.start("purge")
+    assert purging.popen.stdin is not None
+    purging.popen.stdin.write("go\n")
+    purging.popen.stdin.flush()
+    while len(await log.administration.engine.read(log.administration.engine.store.states([r.id for r in runs]))) == 1200:
+        await asyncio.sleep(0.001)
+    purging.kill()
+    left = len(await log.list_runs(limit=2000))
+    assert left % 100 == 0
+    assert _orphans(field.db) == 0
+    assert await log.purge(0) == left
+
+
+async def test_claims_stay_fast_beside_a_purge(field: Field, log: EffectLog) -> None:
+    ended = await log.enqueue_many(nothing, [()] * 6000)
+    await log.cancel_runs(state="pending")
+    assert len(ended) == 6000
+    slowest = 0.0
+    async with EffectLog(field.db) as worker, worker.worker():
+        purging = asyncio.ensure_future(log.purge(0, state="cancelled"))
+        while not purging.done():
+            begun = time.monotonic()
+            run = await worker.enqueue(nothing)
+            await run.result(10)
+            slowest = max(slowest, time.monotonic() - begun)
+        assert await purging >= 6000
+    assert slowest < 1.0
+
+
+async def test_a_worker_with_retention_purges_by_itself(field: Field) -> None:
+    async with EffectLog(field.db) as log, log.worker(retention=0.3):
+        run = await log.enqueue(quick, "a")
+        await run.result(10)
+        while await log.list_runs():
+            await asyncio.sleep(0.02)
+    async with EffectLog(field.db) as log:
+        with pytest.raises(ConfigurationError, match="retention"):
+            log.worker(retention=0)
+
+
+async def test_workers_that_were_killed_are_cleared_away(field: Field, log: EffectLog) -> None:
+    doomed = field.worker(name="doomed")
+    store = log.administration.engine.store
+
+    async def names() -> list[str]:
+        return [row.worker for row in await log.administration.engine.read(store.workers())]
+
+    while await names() != ["doomed"]:
+        await asyncio.sleep(0.01)
+    doomed.kill()
+    async with log.worker(name="next"):
+        while await names() != ["next"]:
+            await asyncio.sleep(0.01)
+        assert len(list(field.db.with_name("runs.db-owners").iterdir())) == 1
+    assert await names() == []
+
+
+async def test_a_million_ids_are_never_in_memory(field: Field, log: EffectLog) -> None:
+    """``enqueue_many`` takes a generator and asks for no more of it than one transaction holds."""
+    import tracemalloc
+
+    taken = 0
+
+    def calls() -> object:
+        nonlocal taken
+        for n in range(10_000):
+            taken += 1
+            yield (f"{n}" + "x" * 1000,)
+
+    tracemalloc.start()
+    begun = time.monotonic()
+    runs = await log.enqueue_many(quick, calls())  # type: ignore[arg-type]
+    took = time.monotonic() - begun
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (len(runs), taken) == (10_000, 10_000)
+    assert peak < 12 * 1024 * 1024, f"{peak / 1024 / 1024:.1f} MiB for 10 MB of arguments"
+    print(f"10,000 runs in {took:.2f} s while memory is traced, {peak / 2**20:.1f} MiB at most")
+    assert (await log.administration.engine.read(log.administration.engine.store.health()))["states"] == {
+        RunState.PENDING: 10_000
+    }
+
+
+async def test_bulk_mistakes_are_told_before_anything_is_stored(log: EffectLog) -> None:
+    with pytest.raises(ConfigurationError, match="3 calls and 2 idempotency keys"):
+        await log.enqueue_many(quick, [("a",), ("b",), ("c",)], idempotency_keys=["a", "b"])
+    with pytest.raises(ConfigurationError, match="one tuple of positional arguments"):
+        await log.enqueue_many(quick, ["ab"])  # type: ignore[list-item]
+    assert await log.list_runs() == []
