@@ -80,6 +80,6 @@ def main(
 
 async def work(store: SqliteStore, form: str, lease: float, count: int) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * count))
-    async with EffectLog(store, lease=lease, check_store=False) as log:
-        async with log.worker(name="A", tasks=[matrix_tasks.TASKS[form]], concurrency=2 * count):
-            await asyncio.Event().wait()
+    log = EffectLog(store, lease=lease, check_store=False)
+    async with log, log.worker(name="A", tasks=[matrix_tasks.TASKS[form]], concurrency=2 * count):
+        await asyncio.Event().wait()

@@ -36,7 +36,8 @@ def destinations(cells: list[Cell]) -> Iterator[Destinations]:
     """One destination for each cell, known to the tasks of this process."""
     with ExitStack() as stack:
         found = {
-            cell: CountingDestination(cell.kind, index_lag=LAG if cell.kind == "look_up" else None) for cell in cells
+            cell: CountingDestination(cell.kind, index_lag=LAG if cell.kind == "look_up" else None)
+            for cell in cells
         }
         for destination in found.values():
             destination.__enter__()

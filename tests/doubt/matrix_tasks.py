@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from itertools import product
 from typing import Any, NamedTuple
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
@@ -60,8 +61,12 @@ def request(cell: Cell, operation: str) -> Any:
 def find(cell: Cell, operation: str) -> Applied | NotApplied:
     """Ask the destination's search for the marker that the request carried."""
     query = urlencode({"operation": operation, "key": operation_id()})
-    with urlopen(f"{urls[cell]}/effects?{query}", timeout=30) as answer:
-        found = json.load(answer)
+    try:
+        with urlopen(f"{urls[cell]}/effects?{query}", timeout=30) as answer:
+            found = json.load(answer)
+    except HTTPError as error:  # It has no such search.
+        error.close()
+        raise
     return Applied(f"found-{found[0]['id']}") if found else NotApplied()
 
 

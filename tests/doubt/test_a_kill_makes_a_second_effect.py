@@ -1,6 +1,6 @@
 """Danger: a worker is killed at some point of an effect, and a destination gets a second one that was called safe.
 
-Kind of destination × crash point × policy, with real kills: one SIGKILL for all cells of a point.
+Kind of destination by crash point by policy, with real kills: one SIGKILL for all cells of a point.
 """
 
 import asyncio
@@ -41,7 +41,11 @@ async def crash(path: str, form: str, point: str) -> dict[Cell, Seen]:
             with owner(path, form, point, found, lease=30) as first:
                 if point == "sent":
                     for cell, destination in found.items():
-                        wait = destination.wait_for_requests if cell.kind == "late" else destination.wait_for_effects
+                        wait = (
+                            destination.wait_for_requests
+                            if cell.kind == "late"
+                            else destination.wait_for_effects
+                        )
                         await asyncio.to_thread(wait, 1)
                 else:
                     await first.reached()
