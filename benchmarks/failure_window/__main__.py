@@ -58,10 +58,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.failure_window", description=main.__doc__)
     parser.add_argument("--quick", action="store_true", help="one repetition each, with a short lease")
     parser.add_argument("--store", choices=("sqlite", "postgres", "both"), default="sqlite")
-    parser.add_argument("--out", type=Path, default=Path("build/failure_window"), help="folder, emptied first")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/failure_window"), help="folder, emptied first"
+    )
     parser.add_argument("--only", nargs="+", metavar="ROW", help="rows (S4) or cases (S4-resend) to play")
     parser.add_argument("--repetitions", type=int, metavar="N")
-    parser.add_argument("--parallel", type=int, default=6, metavar="N", help="runs at a time, of which all but one wait")
+    parser.add_argument(
+        "--parallel", type=int, default=6, metavar="N", help="runs at a time, of which all but one wait"
+    )
     return parser
 
 
@@ -110,7 +114,9 @@ def _place(folder: Path, url: str | None, *, forgetful: bool) -> StoreAt:
 
 
 def _save(record: dict[str, Any], folder: Path) -> None:
-    (folder / "record.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "record.json").write_text(
+        json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from benchmarks.failure_window.scenarios import CASES, STATED, TITLES, Case, For
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_DRAWN = ("S4-resend", "S5-keyed", "S4-after", "S6-keyed", "P3-resend")
+_DRAWN = ("S4-resend", "S6-keyed")
 """Drawn without being asked; ``python -m benchmarks.failure_window.timeline RECORD PICTURE…`` draws any."""
 
 
@@ -78,7 +78,9 @@ def _case_summary(case: Case, records: list[dict[str, Any]]) -> dict[str, Any]:
         "attempts": sorted({len(record["attempts"]) for record in records}),
         "takeover_ms": _spread([j.takeover for j in judgements]),
         "after_expiry_ms": _spread([j.after_expiry for j in judgements]),
-        "refused_at_open": sorted({(r["refused_at_open"] or {}).get("guarantee", "") for r in records} - {""}),
+        "refused_at_open": sorted(
+            {(r["refused_at_open"] or {}).get("guarantee", "") for r in records} - {""}
+        ),
         "wrong": [what for judgement in judgements for what in judgement.wrong],
         "late": [what for judgement in judgements for what in judgement.late],
         "each": [as_json(judgement) for judgement in judgements],
@@ -129,30 +131,30 @@ def _cells(cases: list[dict[str, Any]]) -> Iterator[str]:
     by_form = {case["form"]: case for case in cases}
     for form in Form:
         case = by_form.get(form.value)
-        yield "–" if case is None else "; ".join(case["seen"]) + (" **WRONG**" if case["wrong"] else "")
+        yield "-" if case is None else "; ".join(case["seen"]) + (" **WRONG**" if case["wrong"] else "")
 
 
 def _takeovers(cases: list[dict[str, Any]]) -> str:
     spreads = [case["takeover_ms"] for case in cases if case["takeover_ms"]]
     if not spreads:
         return "none"
-    text = f"{min(s[0] for s in spreads):,}–{max(s[2] for s in spreads):,}"
+    text = f"{min(s[0] for s in spreads):,} to {max(s[2] for s in spreads):,}"
     expiries = [case["after_expiry_ms"] for case in cases if case["after_expiry_ms"]]
     if expiries:
-        text += f" ({min(s[0] for s in expiries)}–{max(s[2] for s in expiries)} after expiry)"
+        text += f" ({min(s[0] for s in expiries)} to {max(s[2] for s in expiries)} after expiry)"
     return text
 
 
 def _stated(row: str) -> str:
     stated = STATED.get(row, Stated())
     parts = [str(stated.counts) if stated.counts else "", stated.by, stated.takeover]
-    return " ".join(part for part in parts if part) or "–"
+    return " ".join(part for part in parts if part) or "-"
 
 
 def _remarks(aggregate: dict[str, Any]) -> Iterator[str]:
     refused = {g for case in aggregate["cases"].values() for g in case["refused_at_open"]}
     if refused:
-        yield f"P1–P3: at open the store is refused: it does not guarantee that {', '.join(sorted(refused))}. The rows are "
+        yield f"P1 to P3: at open the store is refused: it does not guarantee that {', '.join(sorted(refused))}. The rows are "
         yield "what happens with the check switched off.\n"
     for what in aggregate["wrong"]:
         yield f"- WRONG {what}"

@@ -63,8 +63,9 @@ class ForgetfulStore:
         stored = None if fence is None else await self._inner.get(fence.run_id)
         if fence is None or stored is None:
             return command
-        newest: Any = replace(command, fence=c.Fence(fence.run_id, stored.row.attempt))  # type: ignore[call-arg]  # it has one
-        return newest  # type: ignore[no-any-return]  # a command as before
+        fenced: Any = command
+        newest: c.Command = replace(fenced, fence=c.Fence(fence.run_id, stored.row.attempt))
+        return newest
 
     async def get(self, run_id: str) -> StoredRun | None:
         stored = await self._inner.get(run_id)

@@ -138,7 +138,7 @@ class Player:
     async def stop(self) -> Event:
         """SIGSTOP; on return every thread of it stands still."""
         sent = self.signal(signal.SIGSTOP)
-        while psutil.Process(self._pid).status() != psutil.STATUS_STOPPED:  # noqa: ASYNC110 - the kernel tells nobody but the parent
+        while psutil.Process(self._pid).status() != psutil.STATUS_STOPPED:
             await asyncio.sleep(0.001)
         return sent
 
@@ -165,5 +165,5 @@ class Player:
 
     @property
     def _pid(self) -> int:
-        assert self._process.pid is not None  # noqa: S101 - it was started
+        assert self._process.pid is not None
         return self._process.pid

@@ -7,20 +7,18 @@ import contextlib
 import signal
 import time
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.failure_window.rig import PATIENCE, Player, Stage
-from benchmarks.failure_window.scenarios import Act, Case, Counts, Form, Point
+from benchmarks.failure_window.scenarios import Act, Case, Counts, Point
 from benchmarks.failure_window.worker import Settings, StoreAt, receipt, receipt_blocking
 from effectlog import Applied, EffectLog, EffectState, NotApplied, RunHeld
+from effectlog.clock import SystemClock
 from effectlog.errors import StoreRefused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from datetime import datetime
-
     from effectlog import Run
-    from effectlog.rows import StoredRun
     from effectlog.testing.destinations import CountingDestination
 
 
@@ -85,7 +83,7 @@ async def _refusal(store: StoreAt) -> dict[str, str]:
         async with EffectLog(store.store()):
             return {}
     except StoreRefused as error:
-        return {"guarantee": error.guarantee, "message": str(error)}
+        return {"guarantee": getattr(error, "guarantee", ""), "message": str(error)}
 
 
 class _Play:
@@ -142,7 +140,7 @@ class _Play:
     async def _completed(self) -> None:
         """The effect has returned; the boundary is reached when its record is in the store."""
         async with asyncio.timeout(PATIENCE):
-            while not any(e.state is EffectState.COMPLETED for e in (await self.run.record()).effects):  # noqa: ASYNC110 - the store is the one that knows
+            while not any(e.state is EffectState.COMPLETED for e in (await self.run.record()).effects):
                 await asyncio.sleep(0.001)
 
     async def _interrupt(self) -> None:
@@ -224,24 +222,18 @@ class _Play:
     async def _persisted(self, when: str) -> None:
         stored = await self.log.administration.stored(self.run.id)
         row, names = stored.row, {attempt.owner: attempt.worker for attempt in stored.attempts}
-        expires = row.lease_expires - (0.0 if row.lease_clock == self._here else self._wall)
+        expires = row.lease_expires - (0.0 if row.lease_clock == SystemClock().identity else self._wall)
         owner = None if row.owner is None else names.get(row.owner, "somebody unknown")
         reading = {"when": when, "at": self._ms(time.monotonic()), "state": row.state.value, "owner": owner}
         lease_expires = self._ms(expires) if row.lease_expires else None
         self.persisted.append(reading | {"attempt": row.attempt, "lease_expires": lease_expires})
-
-    @property
-    def _here(self) -> str:
-        from effectlog.clock import SystemClock  # noqa: PLC0415
-
-        return SystemClock().identity
 
     def _ms(self, at: float) -> float:
         """Milliseconds since this run's start, of a time on the shared clock."""
         return round((at - self._began) * 1000, 1)
 
     def _wall_ms(self, at: datetime | float) -> float:
-        return self._ms((at if isinstance(at, float) else at.timestamp()) - self._wall)
+        return self._ms((at.timestamp() if isinstance(at, datetime) else at) - self._wall)
 
     async def record(self) -> dict[str, Any]:
         """Everything that was seen, in milliseconds from the run's start."""

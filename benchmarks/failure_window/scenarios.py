@@ -157,10 +157,10 @@ class Stated:
 
 STATED = {
     "S2": Stated(takeover="B must not execute"),
-    "S4": Stated(_TWO, "B", "3,979–4,007 ms"),
+    "S4": Stated(_TWO, "B", "3,979 to 4,007 ms"),
     "S5": Stated(_KEY),
     "S6": Stated(_KEY, "B"),
-    "S7a": Stated(takeover="281–285 ms"),
+    "S7a": Stated(takeover="281 to 285 ms"),
     "P1": Stated(_KEY, "A", "while A worked"),
     "P2": Stated(_KEY, "B", "at B's start"),
     "P3": Stated(_TWO, takeover="while A worked"),

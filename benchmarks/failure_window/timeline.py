@@ -29,11 +29,12 @@ _LANES = {"A": 2.0, "B": 1.0, "destination": 0.0}
 _ATTEMPT, _LEASE = 0.20, 0.11
 """Heights of the two bars of a lane: the attempt, and the lease beneath it."""
 _INK = "#111111"
-_STYLE = {
+_HEADING: dict[str, Any] = {"fontweight": "bold", "fontsize": 11}
+_BOLD: dict[str, Any] = {"fontweight": "bold", "fontsize": 8.5}
+_STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9,
     "hatch.linewidth": 0.5,
-    "svg.fonttype": "none",
     "svg.hashsalt": "effectlog",
 }
 
@@ -49,15 +50,18 @@ class _Bar:
 def draw(record: dict[str, Any], paths: Iterable[Path]) -> None:
     """Draw a record into every path; the suffix (``.svg``, ``.png``) chooses the format."""
     with mpl.rc_context(_STYLE):
-        figure, axes = plt.subplots(figsize=(9.6, 3.9), layout="constrained")
+        figure, axes = plt.subplots(figsize=(9.6, 4.0), layout="constrained")
         begin, end = _span(record)
         _frame(axes, record, begin, end)
         _leases(axes, record)
         _attempts(axes, record, end)
         _exchanges(axes, record)
         _interruptions(axes, record)
+        _pause(axes, record)
         _takeover(axes, record)
-        axes.legend(handles=_legend(), loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, frameon=False)
+        axes.legend(
+            handles=_legend(), loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, frameon=False
+        )
         for path in paths:
             metadata = {"Date": None} if path.suffix == ".svg" else None
             figure.savefig(path, dpi=170, metadata=metadata)
@@ -74,7 +78,7 @@ def _span(record: dict[str, Any]) -> tuple[float, float]:
 def _frame(axes: Axes, record: dict[str, Any], begin: float, end: float) -> None:
     requests, effects, attempts = (len(record[name]) for name in ("requests", "effects", "attempts"))
     room = (end - begin) * 0.06
-    axes.set_xlim(begin - room, end + room * 1.6)
+    axes.set_xlim(begin - room, end + room * (3.2 if record["journal"]["evidence"] else 1.6))
     axes.set_ylim(-0.55, 2.75)
     axes.set_yticks(list(_LANES.values()), ["worker A", "worker B", "destination"])
     axes.tick_params(axis="y", length=0)
@@ -84,11 +88,18 @@ def _frame(axes: Axes, record: dict[str, Any], begin: float, end: float) -> None
         axes.spines[side].set_visible(False)
     for lane in _LANES.values():
         axes.axhline(lane, color="#bbbbbb", linewidth=0.6, zorder=0)
-    title = f"{record['row']}: {TITLES[record['row']]} ({record['form']})"
-    axes.set_title(title, loc="left", fontweight="bold", fontsize=10.5)
     result = (record["result"] or {}).get("by", "nobody")
-    counted = f"attempts {attempts} · requests {requests} · accepted effects {effects} · result {result}"
-    axes.set_title(counted, loc="right", fontsize=9)
+    counted = (
+        f"attempts {attempts} · requests {requests} · accepted effects {effects} · stored result by {result}"
+    )
+    axes.set_title(f"{record['form']}: {counted}", loc="left", fontsize=9)
+    axes.text(
+        0,
+        1.11,
+        f"{record['row']}: {TITLES[record['row']].replace('*', '')}",
+        transform=axes.transAxes,
+        **_HEADING,
+    )
 
 
 # --- bars ----------------------------------------------------------------------------------------
@@ -101,7 +112,12 @@ def _attempts(axes: Axes, record: dict[str, Any], end: float) -> None:
         if attempt["number"] == 1:
             until = stopped.get(attempt["worker"], until)
         box = Rectangle(
-            (attempt["started"], lane), until - attempt["started"], _ATTEMPT, facecolor="white", edgecolor=_INK, lw=1.1
+            (attempt["started"], lane),
+            until - attempt["started"],
+            _ATTEMPT,
+            facecolor="white",
+            edgecolor=_INK,
+            lw=1.1,
         )
         axes.add_patch(box)
         words = f"attempt {attempt['number']}"
@@ -113,13 +129,21 @@ def _leases(axes: Axes, record: dict[str, Any]) -> None:
     for bar, in_force in _lease_bars(record):
         look: dict[str, Any] = {"facecolor": "#8c8c8c", "edgecolor": _INK, "lw": 0.6}
         if not in_force:
-            look = {"facecolor": "white", "edgecolor": "#555555", "hatch": "////", "lw": 0.6, "linestyle": "--"}
+            look = {
+                "facecolor": "white",
+                "edgecolor": "#555555",
+                "hatch": "////",
+                "lw": 0.6,
+                "linestyle": "--",
+            }
         size = (bar.end - bar.begin, _LEASE)
         axes.add_patch(Rectangle((bar.begin, bar.lane - _LEASE - 0.03), *size, **look))
 
 
 def _lease_bars(record: dict[str, Any]) -> list[tuple[_Bar, bool]]:
-    expires = {(r["owner"]): r["lease_expires"] for r in record["persisted"] if r["owner"] and r["lease_expires"]}
+    expires = {
+        (r["owner"]): r["lease_expires"] for r in record["persisted"] if r["owner"] and r["lease_expires"]
+    }
     bars: list[tuple[_Bar, bool]] = []
     for attempt in record["attempts"]:
         owner = attempt["worker"]
@@ -146,12 +170,19 @@ def _exchanges(axes: Axes, record: dict[str, Any]) -> None:
         axes.annotate("", (request["at"], 0.0), (event["at"], top), arrowprops=arrow)
         accepted = request["outcome"] == "accepted"
         numbered += accepted
-        axes.plot(request["at"], 0.0, "o", ms=9, mfc=_INK if accepted else "white", mec=_INK, mew=1.3, zorder=5)
+        axes.plot(
+            request["at"], 0.0, "o", ms=9, mfc=_INK if accepted else "white", mec=_INK, mew=1.3, zorder=5
+        )
         words = f"accepted:\neffect {numbered}" if accepted else "duplicate:\nno effect"
         axes.text(request["at"], -0.17, words, ha="center", va="top", fontsize=8)
 
 
-_SIGNS = {"SIGKILL": ("X", "SIGKILL"), "SIGSTOP": ("s", "SIGSTOP"), "SIGCONT": (">", "SIGCONT"), "SIGINT": ("v", "release")}
+_SIGNS = {
+    "SIGKILL": ("X", "SIGKILL"),
+    "SIGSTOP": ("s", "SIGSTOP"),
+    "SIGCONT": (">", "SIGCONT"),
+    "SIGINT": ("v", "release"),
+}
 
 
 def _interruptions(axes: Axes, record: dict[str, Any]) -> None:
@@ -159,8 +190,26 @@ def _interruptions(axes: Axes, record: dict[str, Any]) -> None:
         if event["event"] in _SIGNS:
             marker, words = _SIGNS[event["event"]]
             lane = _LANES[event["to"]]
-            axes.plot(event["at"], lane + _ATTEMPT / 2, marker, ms=10, mfc="white", mec=_INK, mew=1.4, zorder=6)
-            axes.text(event["at"], lane + 0.46, words, ha="center", va="bottom", fontsize=8.5, fontweight="bold")
+            axes.plot(
+                event["at"], lane + _ATTEMPT / 2, marker, ms=10, mfc="white", mec=_INK, mew=1.4, zorder=6
+            )
+            axes.text(event["at"], lane + 0.46, words, ha="center", va="bottom", **_BOLD)
+
+
+def _pause(axes: Axes, record: dict[str, Any]) -> None:
+    """How long A stood still, and what became of what it brought back."""
+    at = {e["event"]: e["at"] for e in record["events"] if e.get("to") == "A" or e["who"] == "A"}
+    if "SIGSTOP" not in at:
+        return
+    lane, width = _LANES["A"], at["SIGCONT"] - at["SIGSTOP"]
+    look: dict[str, Any] = {"facecolor": "none", "edgecolor": _INK, "lw": 0.8, "linestyle": (0, (1, 3))}
+    axes.add_patch(Rectangle((at["SIGSTOP"], lane), width, _ATTEMPT, **look))
+    axes.text(
+        at["SIGSTOP"] + width / 2, lane + _ATTEMPT / 2, "stands still", ha="center", va="center", fontsize=8
+    )
+    if record["journal"]["evidence"]:
+        words = "its outcome is late:\nkept as evidence,\nits result refused"
+        axes.text(at["SIGCONT"], lane - 0.1, words, ha="left", va="top", fontsize=8)
 
 
 def _takeover(axes: Axes, record: dict[str, Any]) -> None:
@@ -169,10 +218,10 @@ def _takeover(axes: Axes, record: dict[str, Any]) -> None:
     since = record["interrupted"]
     if begun is None or since is None:
         return
-    axes.vlines([since, begun], 1.36, 2.0, color=_INK, lw=0.8, linestyle=":")
-    axes.annotate("", (begun, 1.52), (since, 1.52), arrowprops={"arrowstyle": "->", "color": _INK, "lw": 0.9})
+    axes.vlines([since, begun], 1.48, 2.0, color=_INK, lw=0.8, linestyle=":")
+    axes.annotate("", (begun, 1.56), (since, 1.56), arrowprops={"arrowstyle": "->", "color": _INK, "lw": 0.9})
     words = f"takeover {begun - since:,.0f} ms"
-    axes.text(max(begun, since) + 12, 1.52, f"  {words}", ha="left", va="center", fontsize=8.5, fontweight="bold")
+    axes.text(max(begun, since), 1.56, f"   {words}", ha="left", va="center", **_BOLD)
 
 
 def _legend() -> list[Patch | Line2D]:
