@@ -65,5 +65,9 @@ def _identity() -> str:
 
 
 def utc(seconds: float) -> datetime:
-    """A stored time as people read it."""
-    return datetime.fromtimestamp(seconds, UTC)
+    """A stored time as people read it; one beyond all calendars is shown as the calendar's end."""
+    return datetime.fromtimestamp(min(max(seconds, _FIRST), _LAST), UTC)
+
+
+_FIRST = datetime.min.replace(tzinfo=UTC).timestamp()
+_LAST = datetime.max.replace(tzinfo=UTC).timestamp() - 1

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from effectlog.contract import Destination
+from effectlog.errors import ConfigurationError, DecodingError
 from effectlog.model import Policy
 
 if TYPE_CHECKING:
@@ -111,8 +112,18 @@ def _named(contract: Destination) -> str:
 
 
 def stored_contract(effect: EffectRow) -> Destination | None:
-    """The contract that the first request was sent under."""
-    return None if effect.destination is None else Destination.from_json(json.loads(effect.destination))
+    """The contract that the first request was sent under. Raises DecodingError for one that can't be read."""
+    if effect.destination is None:
+        return None
+    try:
+        return Destination.from_json(json.loads(effect.destination))
+    except (ValueError, TypeError, AttributeError, ConfigurationError) as error:
+        raise DecodingError(
+            f"the contract of effect {effect.key!r} of run {effect.run_id} is damaged in the store: {error}",
+            path="destination",
+            type_name="Destination",
+            damaged=True,
+        ) from error
 
 
 def look_up_again(asked: int, retry_after: float | None = None) -> float:

@@ -150,6 +150,12 @@ def unreadable_arguments(attempt: Attempt, error: DecodingError | TypeError) -> 
     return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=True)
 
 
+def damaged(attempt: Attempt, damage: str) -> c.EndAttempt:
+    """End a run of which something can't be read: executed without it, it could send again what is recorded there."""
+    error = ErrorInfo("effectlog.Damaged", storable(damage))
+    return _after_error(attempt, error, AttemptOutcome.ERROR, give_up=True)
+
+
 def broken(attempt: Attempt, error: Exception) -> c.EndAttempt:
     """End an attempt that could not be executed or decided as it should; it counts as an error."""
     return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=False)
@@ -185,7 +191,7 @@ def dead_letter_run(task: TaskSpec, run: StoredRun, error: ErrorInfo, codec: Cod
         parent_id=run.row.id,
         depth=run.depth + 1,
         correlation_id=run.correlation_id,
-        trace=run.attempts[-1].trace or run.trace,
+        trace=next((attempt.trace for attempt in run.attempts[-1:]), None) or run.trace,
     )
 
 

@@ -94,10 +94,14 @@ class EncodingError(EffectLogError):
 
 
 class DecodingError(EffectLogError):
-    """A stored value can't be rebuilt in this process. Fields: ``path``, ``type_name``."""
+    """A stored value can't be rebuilt in this process. Fields: ``path``, ``type_name``.
+
+    ``damaged``: its bytes are no value at all, so that no other process can rebuild it either.
+    """
 
     path: str
     type_name: str
+    damaged: bool = False
 
 
 class IdempotencyConflict(EffectLogError):

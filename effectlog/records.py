@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from effectlog.clock import utc
 from effectlog.errors import DecodingError
 from effectlog.ledger.evidence import executing_now
-from effectlog.model import AttemptRecord, EffectRecord, RunRecord, RunState
+from effectlog.model import AttemptRecord, EffectRecord, ErrorInfo, RunRecord, RunState
 
 if TYPE_CHECKING:
     from effectlog.codec import Codec
@@ -36,7 +36,7 @@ def run_record(run: StoredRun, codec: Codec, *, owner_gone: bool) -> RunRecord:
         attempts=tuple(_attempt(attempt) for attempt in run.attempts),
         effects=tuple(_effect(run, effect, codec, owner_gone=owner_gone) for effect in run.effects),
         result=_value(run.result, codec),
-        error=row.error,
+        error=row.error or _damage(run),
         idempotency_key=run.idempotency_key,
         correlation_id=run.correlation_id,
         parent_id=run.parent_id,
@@ -45,6 +45,10 @@ def run_record(run: StoredRun, codec: Codec, *, owner_gone: bool) -> RunRecord:
         finished_at=None if row.finished_at is None else utc(row.finished_at),
         dead_letter=row.state is RunState.FAILED,
     )
+
+
+def _damage(run: StoredRun) -> ErrorInfo | None:
+    return None if run.damage is None else ErrorInfo("effectlog.Damaged", run.damage)
 
 
 def _attempt(row: AttemptRow) -> AttemptRecord:
@@ -73,16 +77,27 @@ def _effect(run: StoredRun, effect: EffectRow, codec: Codec, *, owner_gone: bool
         attempt=effect.attempt,
         result=_value(effect.result, codec),
         error=effect.error,
-        destination=None if effect.destination is None else json.loads(effect.destination)["name"],
+        destination=None if effect.destination is None else _contract_name(effect.destination),
         resolved_by=effect.resolved_by,
         evidence=_evidence(effect),
     )
 
 
+def _contract_name(stored: str) -> str:
+    try:
+        return str(json.loads(stored)["name"])
+    except (ValueError, TypeError, KeyError):
+        return stored
+
+
 def _evidence(effect: EffectRow) -> str | None:
     lines = [effect.evidence] if effect.evidence else []
     if effect.late_attempt is not None:
-        value = "a value that can't be stored" if effect.late_result is None else effect.late_result.decode()
+        value = (
+            "a value that can't be stored"
+            if effect.late_result is None
+            else effect.late_result.decode("utf-8", "replace")
+        )
         lines.append(f"attempt {effect.late_attempt} reported late that it was applied, with {value}")
     if effect.result_error is not None:
         lines.append(f"completed, but its result could not be stored: {effect.result_error}")

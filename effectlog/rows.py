@@ -153,3 +153,5 @@ class StoredRun:
     trace: str | None = None
     attempts: list[AttemptRow] = field(default_factory=list)
     effects: list[EffectRow] = field(default_factory=list)
+    damage: str | None = None
+    """What of it can't be read, and is left out here; such a run is never executed."""

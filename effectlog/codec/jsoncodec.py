@@ -77,6 +77,7 @@ class JsonCodec:
                 f"stored bytes can't be read as a value, they may be damaged: {error}",
                 path="",
                 type_name="value",
+                damaged=True,
             ) from error
 
 

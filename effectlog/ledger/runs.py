@@ -51,7 +51,7 @@ def claim(pages: Pages, command: c.Claim, candidates: list[str]) -> list[RunRow]
     claimed = []
     for run_id in candidates:
         run = pages.runs.get(run_id)
-        if run is None or run.state is not RunState.PENDING or run.cancel_requested:
+        if run is None or run.state is not RunState.PENDING:
             continue
         run.state = RunState.RUNNING
         run.attempt += 1

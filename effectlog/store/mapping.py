@@ -1,27 +1,32 @@
 """How rows become tuples of plain column values and back; the same for every dialect.
 
-A stored value that no version of effectlog can have written is a StoreError that names its run.
+A stored value that no version of effectlog can have written is a StoreError that names its run. Where runs
+are read whole, damage is kept with its run instead, so that no other run suffers from it.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from effectlog.errors import StoreError
+from effectlog.ledger.pages import KeyRow
 from effectlog.model import AttemptOutcome, EffectState, ErrorInfo, Policy, RunState
 from effectlog.rows import AttemptRow, EffectRow, NewRun, RequestClock, RunRow, StoredRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Columns = tuple[Any, ...]
 
 _encode = msgspec.json.Encoder().encode
 _fingerprints = msgspec.json.Decoder(dict[str, str]).decode
 _attempts = msgspec.json.Decoder(tuple[int, ...]).decode
+_keys = msgspec.json.Decoder(tuple[str, ...]).decode
+_outcomes = frozenset(outcome.value for outcome in AttemptOutcome)
 
 
 def _text(value: object) -> str:
@@ -47,6 +52,13 @@ def _reading(what: str) -> Callable[[Callable[[Sequence[Any]], T]], Callable[[Se
     return decorate
 
 
+def readable(read: Callable[[Sequence[Any]], T], rows: Iterable[Sequence[Any]]) -> Iterator[T]:
+    """Those rows that can be read, for decisions about many runs that must not fail for one of them."""
+    for row in rows:
+        with suppress(StoreError):
+            yield read(row)
+
+
 @_reading("the row")
 def run_from(row: Sequence[Any]) -> RunRow:
     return RunRow(
@@ -55,7 +67,7 @@ def run_from(row: Sequence[Any]) -> RunRow:
         state=RunState(row[2]),
         due_at=row[3],
         attempt=row[4],
-        attempt_outcome=AttemptOutcome(row[5]) if row[5] else None,
+        attempt_outcome=AttemptOutcome(row[5]) if row[5] in _outcomes else None,
         owner=row[6],
         lease_expires=row[7],
         lease_clock=row[8],
@@ -106,9 +118,39 @@ def run_insert(run: NewRun, now: float) -> Columns:
     )
 
 
-def stored_from(row: RunRow, payload: Sequence[Any]) -> StoredRun:
+def whole_runs(
+    run_ids: Iterable[str],
+    rows: Iterable[Sequence[Any]],
+    payloads: Iterable[Sequence[Any]],
+    attempts: Iterable[Sequence[Any]],
+    effects: Iterable[Sequence[Any]],
+) -> list[StoredRun]:
+    """Runs as their rows make them up, in the order of the ids; what can't be read is left out and noted."""
+    by_id = {row[0]: row for row in rows}
+    found = {p[0]: _stored_from(by_id[p[0]], p) for p in payloads if p[0] in by_id}
+    for row in attempts:
+        if row[0] in found:
+            _keep(found[row[0]], found[row[0]].attempts, attempt_from, row)
+    for row in effects:
+        if row[0] in found:
+            _keep(found[row[0]], found[row[0]].effects, effect_from, row)
+    return [found[run_id] for run_id in run_ids if run_id in found]
+
+
+def _keep(run: StoredRun, kept: list[T], read: Callable[[Sequence[Any]], T], row: Sequence[Any]) -> None:
+    try:
+        kept.append(read(row))
+    except StoreError as error:
+        run.damage = run.damage or str(error)
+
+
+def _stored_from(row: Sequence[Any], payload: Sequence[Any]) -> StoredRun:
+    damage = None
+    if row[5] is not None and row[5] not in _outcomes:
+        damage = f"the row of run {row[0]} is damaged in the store: {row[5]!r} is no outcome of an attempt"
     return StoredRun(
-        row=row,
+        row=run_from(row),
+        damage=damage,
         args=payload[1],
         created_at=payload[2],
         result=payload[3],
@@ -162,7 +204,7 @@ def effect_from(row: Sequence[Any]) -> EffectRow:
         open_requests=row[10],
         executing=_attempts(row[11]),
         attempt=row[12],
-        first_request=None if row[13] is None else RequestClock(row[13], row[14], row[15]),
+        first_request=_request_clock(*row[13:16]),
         started_at=row[16],
         finished_at=row[17],
         final=bool(row[18]),
@@ -206,6 +248,33 @@ def effect_columns(effect: EffectRow) -> Columns:
         effect.late_result,
         effect.late_attempt,
     )
+
+
+def _request_clock(wall: float | None, boot: float | None, boot_id: str | None) -> RequestClock | None:
+    if wall is None and boot is None and boot_id is None:
+        return None
+    if wall is None or boot is None or boot_id is None:
+        raise ValueError("a part of the time of its first request is missing")
+    return RequestClock(wall, boot, boot_id)
+
+
+def key_from(row: Sequence[Any]) -> KeyRow:
+    """An idempotency key's runs and fingerprints; ``row`` begins with scope and key."""
+    try:
+        _fingerprints(row[3])
+        return KeyRow(_keys(row[2]), row[3])
+    except ValueError as error:
+        raise StoreError(
+            f"idempotency key {row[1]!r} of {row[0]} is damaged in the store: {error}"
+        ) from error
+
+
+def tasks_from(text: str) -> tuple[str, ...]:
+    """The tasks that a worker reported; none where the report is damaged, as the next one replaces it."""
+    try:
+        return _keys(text)
+    except ValueError:
+        return ()
 
 
 def _error_from(columns: Sequence[Any]) -> ErrorInfo | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from effectlog.ledger.pages import KeyRow, Pages
+from effectlog.ledger.pages import Pages
 from effectlog.model import RunState
 from effectlog.store import mapping
 from effectlog.store.postgres_errors import LostRaceError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from effectlog.ledger.pages import IdempotencyKey, Needs
+    from effectlog.rows import EffectRow
     from effectlog.store.postgres_connections import Querying
 
 LEASE_CLOCK = "server"
@@ -92,21 +93,22 @@ class Batch:
             if blocked:
                 raise BlockedError(blocked)
         if wanted.effects:
-            for row in await self.fetch("load_effects", *zip(*wanted.effects, strict=True)):
-                self._keep_effect(row)
+            rows = await self.fetch("load_effects", *zip(*wanted.effects, strict=True))
+            self._keep_effects(mapping.effect_from(tuple(row)) for row in rows)
         unsettled_of = self.pages.need_unsettled(wanted)
         if unsettled_of:
-            for row in await self.fetch("load_unsettled", sorted(unsettled_of)):
-                self._keep_effect(row)
+            rows = await self.fetch("load_unsettled", sorted(unsettled_of))
+            self._keep_effects(mapping.readable(mapping.effect_from, map(tuple, rows)))
         await self.load_keys(wanted.keys)
 
     async def load_keys(self, keys: Collection[IdempotencyKey]) -> None:
         if keys:
             for row in await self.fetch("load_keys", *zip(*keys, strict=True)):
-                self.pages.keys[row[0], row[1]] = KeyRow(tuple(json.loads(row[2])), row[3])
+                self.pages.keys[row[0], row[1]] = mapping.key_from(row)
 
-    def _keep_effect(self, row: Any) -> None:
-        self.pages.effects.setdefault((row[0], row[1]), mapping.effect_from(tuple(row)))
+    def _keep_effects(self, effects: Iterable[EffectRow]) -> None:
+        for effect in effects:
+            self.pages.effects.setdefault((effect.run_id, effect.key), effect)
 
     # --- writing back ----------------------------------------------------------------------------
 

@@ -120,16 +120,5 @@ async def load_whole(fetch: Callable[..., Awaitable[list[Any]]], run_ids: Sequen
     if not run_ids:
         return []
     wanted = list(run_ids)
-    rows = {row[0]: mapping.run_from(tuple(row)) for row in await fetch("load_runs", wanted)}
-    found = {
-        payload[0]: mapping.stored_from(rows[payload[0]], payload)
-        for payload in await fetch("load_payloads", wanted)
-        if payload[0] in rows
-    }
-    for row in await fetch("load_attempts", wanted):
-        if row[0] in found:
-            found[row[0]].attempts.append(mapping.attempt_from(tuple(row)))
-    for row in await fetch("load_journal", wanted):
-        if row[0] in found:
-            found[row[0]].effects.append(mapping.effect_from(tuple(row)))
-    return [found[run_id] for run_id in run_ids if run_id in found]
+    parts = ("load_runs", "load_payloads", "load_attempts", "load_journal")
+    return mapping.whole_runs(run_ids, *[map(tuple, await fetch(part, wanted)) for part in parts])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import sqlite3
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -185,14 +184,14 @@ class SqliteStore:
     async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
         clock = self._clock
         rows = await self._rows("lapsed", clock.identity, clock.monotonic(), as_json(dead_owners))
-        return [mapping.run_from(row) for row in rows]
+        return list(mapping.readable(mapping.run_from, rows))
 
     async def subscriptions(self, event: str) -> list[Subscription]:
         return [Subscription(*row) for row in await self._rows("load_subscriptions", event)]
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows("load_workers")
-        return [WorkerRow(*(*row[:-1], tuple(json.loads(row[-1])))) for row in rows]
+        return [WorkerRow(*(*row[:-1], mapping.tasks_from(row[-1]))) for row in rows]
 
     async def health(self) -> dict[str, object]:
         states = dict(await self._rows("count_states"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog.ledger import runs as run_rules
 from effectlog.ledger.execute import execute
-from effectlog.ledger.pages import KeyRow, Needs, Pages, needs
+from effectlog.ledger.pages import Needs, Pages, needs
 from effectlog.store import mapping
 from effectlog.store.sqlite_rows import write_rows
 from effectlog.store.statements import statements
@@ -77,20 +77,22 @@ def _perform(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, comma
 
 def _load(connection: sqlite3.Connection, pages: Pages, wanted: Needs) -> None:
     if wanted.runs:
-        for row in connection.execute(SQL["load_runs"], (as_json(wanted.runs),)):
-            pages.runs[row[0]] = mapping.run_from(row)
+        for run in mapping.readable(
+            mapping.run_from, connection.execute(SQL["load_runs"], (as_json(wanted.runs),))
+        ):
+            pages.runs[run.id] = run
     if wanted.effects:
         for row in connection.execute(SQL["load_effects"], (as_json(wanted.effects),)):
             pages.effects[row[0], row[1]] = mapping.effect_from(row)
     unsettled_of = pages.need_unsettled(wanted)
     if unsettled_of:
-        for row in connection.execute(SQL["load_unsettled"], (as_json(unsettled_of),)):
-            pages.effects.setdefault((row[0], row[1]), mapping.effect_from(row))
-    if wanted.keys:
-        for scope, key, run_ids, fingerprints in connection.execute(
-            SQL["load_keys"], (as_json(wanted.keys),)
+        for effect in mapping.readable(
+            mapping.effect_from, connection.execute(SQL["load_unsettled"], (as_json(unsettled_of),))
         ):
-            pages.keys[scope, key] = KeyRow(tuple(json.loads(run_ids)), fingerprints)
+            pages.effects.setdefault((effect.run_id, effect.key), effect)
+    if wanted.keys:
+        for row in connection.execute(SQL["load_keys"], (as_json(wanted.keys),)):
+            pages.keys[row[0], row[1]] = mapping.key_from(row)
 
 
 def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None:
@@ -212,19 +214,8 @@ def load_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[St
     if not run_ids:
         return []
     wanted = (as_json(run_ids),)
-    rows = {row[0]: mapping.run_from(row) for row in connection.execute(SQL["load_runs"], wanted)}
-    found = {
-        payload[0]: mapping.stored_from(rows[payload[0]], payload)
-        for payload in connection.execute(SQL["load_payloads"], wanted)
-        if payload[0] in rows
-    }
-    for row in connection.execute(SQL["load_attempts"], wanted):
-        if row[0] in found:
-            found[row[0]].attempts.append(mapping.attempt_from(row))
-    for row in connection.execute(SQL["load_journal"], wanted):
-        if row[0] in found:
-            found[row[0]].effects.append(mapping.effect_from(row))
-    return [found[run_id] for run_id in run_ids if run_id in found]
+    parts = ("load_runs", "load_payloads", "load_attempts", "load_journal")
+    return mapping.whole_runs(run_ids, *(connection.execute(SQL[part], wanted) for part in parts))
 
 
 def as_json(values: Iterable[Any]) -> str:

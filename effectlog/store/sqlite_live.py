@@ -64,6 +64,8 @@ class LiveRuns:
     def claimed(self, runs: list[StoredRun]) -> None:
         """Know these runs whole from now on; their rows are copied, because the caller hands them on."""
         for run in runs:
+            if run.damage is not None:
+                continue
             effects = {effect.key: effect.copy() for effect in run.effects}
             self._runs[run.row.id] = _Live(run.row.copy(), effects)
 

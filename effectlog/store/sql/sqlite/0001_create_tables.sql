@@ -36,7 +36,7 @@ CREATE TABLE effectlog_runs (
     CHECK (state <> 'running' OR attempt > 0),
     CHECK (((state = 'succeeded' OR state = 'failed' OR state = 'cancelled')) = (finished_at IS NOT NULL)),
     CHECK (result IS NULL OR state = 'succeeded')
-);
+) STRICT;
 
 CREATE INDEX effectlog_runs_pending ON effectlog_runs (task, due_at, seq) WHERE state = 'pending';
 CREATE INDEX effectlog_runs_suspect ON effectlog_runs (task, due_at, seq) WHERE state = 'pending' AND crashes >= 2;
@@ -52,7 +52,7 @@ CREATE TABLE effectlog_idempotency_keys (
     fingerprints TEXT NOT NULL,
     run_ids TEXT NOT NULL,
     PRIMARY KEY (scope, idempotency_key)
-) WITHOUT ROWID;
+) WITHOUT ROWID, STRICT;
 
 CREATE TABLE effectlog_attempts (
     run_id TEXT NOT NULL,
@@ -70,7 +70,7 @@ CREATE TABLE effectlog_attempts (
     trace TEXT,
     PRIMARY KEY (run_id, number),
     CHECK ((ended_at IS NULL) = (outcome IS NULL))
-);
+) STRICT;
 
 CREATE TABLE effectlog_effects (
     run_id TEXT NOT NULL,
@@ -108,7 +108,7 @@ CREATE TABLE effectlog_effects (
     CHECK (state = 'started' OR open_requests = 0),
     CHECK (state <> 'started' OR open_requests > 0),
     CHECK (final = 0 OR state = 'failed')
-);
+) STRICT;
 
 CREATE TABLE effectlog_subscriptions (
     event TEXT NOT NULL,
@@ -116,7 +116,7 @@ CREATE TABLE effectlog_subscriptions (
     parameter TEXT NOT NULL,
     concurrency_key TEXT,
     PRIMARY KEY (event, task)
-) WITHOUT ROWID;
+) WITHOUT ROWID, STRICT;
 
 CREATE TABLE effectlog_workers (
     owner TEXT NOT NULL PRIMARY KEY,
@@ -127,4 +127,4 @@ CREATE TABLE effectlog_workers (
     beat_at REAL NOT NULL,
     claimed_at REAL,
     tasks TEXT NOT NULL
-) WITHOUT ROWID;
+) WITHOUT ROWID, STRICT;
