@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -89,9 +90,19 @@ class Child:
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)
 
+    def stop(self, *, between_writes_of: str) -> None:
+        """Stop it where it holds no write transaction: SQLite has one writer, and stopped it would stop everybody."""
+        while True:
+            self.signal(signal.SIGSTOP)
+            if not _is_locked(between_writes_of):
+                return
+            self.signal(signal.SIGCONT)
+            time.sleep(0.001)
+
     def kill(self) -> float:
         """Kill it and give when; on return it is gone."""
-        self.signal(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            self.signal(signal.SIGKILL)
         killed = time.monotonic()
         self.wait()
         return killed
@@ -114,3 +125,15 @@ class Child:
         self._stdout.close()
         with contextlib.suppress(BrokenPipeError):
             self._stdin.close()
+
+
+def _is_locked(store: str) -> bool:
+    connection = sqlite3.connect(store, timeout=0.02, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        connection.close()
+    return False

@@ -1,12 +1,15 @@
 """The tasks that the crash tests run in processes of their own; importing it starts nothing."""
 
 import asyncio
+import ctypes
 import os
+import random
+import subprocess
 import sys
 import threading
-from typing import Any
+import time
 
-from effectlog import Retry, durable_task, effect, operation_id
+from effectlog import Retry, current_attempt, durable_task, effect, operation_id
 from effectlog.testing.destinations import send
 
 _paused: set[str] = set()
@@ -133,21 +136,28 @@ async def stubborn_async() -> str:
 
 @durable_task
 def three_sync() -> list[str]:
-    return [send_keyed("one"), send_keyed("two"), send_keyed("three")]
-
-
-@durable_task
-async def many(count: int) -> Any:
-    return [await asend_keyed(f"n{number}") for number in range(count)]
+    found = [send_keyed("one"), send_keyed("two")]
+    pause("third")
+    return [*found, send_keyed("three")]
 
 
 @effect(key="slow")
 def block_for(seconds: float) -> str:
-    import time
-
     send(os.environ["DESTINATION"], {"operation": "slow"}, key=operation_id())
+    say("blocking")
     time.sleep(seconds)
     return "slow"
+
+
+@effect(key="greedy")
+def hold_the_interpreter_for(seconds: float) -> str:
+    """As a C extension does that never lets go of the interpreter lock."""
+    send(os.environ["DESTINATION"], {"operation": "greedy"}, key=operation_id())
+    say("blocking")
+    if current_attempt().number == 1:
+        ctypes.PyDLL(None).usleep(int(seconds * 1e6))
+        say("let go")
+    return "greedy"
 
 
 @durable_task
@@ -155,7 +165,47 @@ async def blocks_its_loop(seconds: float) -> str:
     return block_for(seconds)
 
 
+@durable_task
+async def holds_the_interpreter(seconds: float) -> str:
+    value = hold_the_interpreter_for(seconds)
+    await asyncio.sleep(0)
+    return value
+
+
+@durable_task
+async def fills_the_default_executor(count: int, seconds: float) -> str:
+    """As user code that shares asyncio's own threads with whoever else needs them."""
+    say("blocking")
+    await asyncio.gather(*(asyncio.to_thread(time.sleep, seconds) for _ in range(count)))
+    return await asend_keyed("one")
+
+
+@durable_task(retry=Retry(delay=0.0))
+def leaves_grandchildren(kind: str) -> str:
+    """Its process's descendants live on, and hold whatever they inherited."""
+    if kind == "fork":
+        if os.fork() == 0:
+            os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # Our harness takes the end of its pipe for our end.
+            time.sleep(5)
+            os._exit(0)
+    else:
+        subprocess.Popen(["sleep", "5"], stdout=subprocess.DEVNULL, close_fds=kind == "popen")
+    return send_keyed("one")
+
+
+@durable_task(retry=Retry(delay=0.0))
+async def gathers(count: int) -> list[str]:
+    async def one(number: int) -> str:
+        await asyncio.sleep(random.random() / 50)
+        return await asend_keyed(f"n{number}")
+
+    numbers = list(range(count))
+    random.shuffle(numbers)
+    found = dict(zip(numbers, await asyncio.gather(*map(one, numbers)), strict=True))
+    return [found[number] for number in range(count)]
+
+
 TASKS = {
     task.spec.name.rpartition(".")[2]: task
-    for task in (one_sync, one_async, once, stubborn_sync, careless_sync, stubborn_async, three_sync, many)
+    for task in (one_sync, one_async, once, stubborn_sync, careless_sync, stubborn_async, three_sync)
 }

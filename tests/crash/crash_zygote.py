@@ -29,8 +29,10 @@ def become(order: dict[str, str]) -> None:
     status = 1
     try:
         os.environ.update(order["environment"])
-        os.dup2(os.open(order["stdin"], os.O_RDONLY), 0)
-        os.dup2(os.open(order["stdout"], os.O_WRONLY), 1)
+        for number, (name, mode) in enumerate([("stdin", os.O_RDONLY), ("stdout", os.O_WRONLY)]):
+            opened = os.open(order[name], mode)
+            os.dup2(opened, number)
+            os.close(opened)
         sys.argv[1:] = order["arguments"]
         crash_child.main()
         status = 0

@@ -10,14 +10,14 @@ import pytest
 from effectlog import EffectLog
 from effectlog.testing.destinations import CountingDestination
 
-LEASE = 0.6
+LEASE = 0.4
 FORMS = [crash_tasks.one_sync, crash_tasks.one_async]
 
 
-async def paused_at(point: str, spawn: Any) -> Any:
+async def paused_at(point: str, spawn: Any, store: str) -> Any:
     first = spawn(f"--lease={LEASE}", pause_at=point)
     await asyncio.to_thread(first.wait_for, f"reached {point}")
-    first.signal(signal.SIGSTOP)
+    first.stop(between_writes_of=store)
     return first
 
 
@@ -33,7 +33,7 @@ async def test_its_result_and_its_effect_are_not_stored(
 ) -> None:
     async with EffectLog(store, lease=LEASE, check_store=False) as log:
         run = await log.enqueue(task, "keyed")
-        first = await paused_at("accepted", spawn)
+        first = await paused_at("accepted", spawn, store)
         async with log.worker(name="B"):
             assert await run.result(timeout=10) == "done:one"
         before = await run.record()
@@ -53,7 +53,7 @@ async def test_its_late_outcome_settles_an_effect_that_is_held(
 ) -> None:
     async with EffectLog(store, lease=LEASE, check_store=False) as log:
         run = await log.enqueue(task, "hold")
-        first = await paused_at("accepted", spawn)
+        first = await paused_at("accepted", spawn, store)
         async with log.worker(name="B"):
             while (await run.record()).state != "held":
                 await asyncio.sleep(0.01)
@@ -73,7 +73,7 @@ async def test_paused_between_the_record_and_the_call_it_does_not_call(
     """Only the last look before the call can see it; past that look (``before call``) the request goes out."""
     async with EffectLog(store, lease=LEASE, check_store=False) as log:
         run = await log.enqueue(task, "keyed")
-        first = await paused_at(point, spawn)
+        first = await paused_at(point, spawn, store)
         async with log.worker(name="B"):
             assert await run.result(timeout=10) == "done:one"
             first.go()
@@ -97,7 +97,7 @@ async def test_it_starts_no_further_effect_though_user_code_swallows_the_signal(
 ) -> None:
     async with EffectLog(store, lease=LEASE, check_store=False) as log:
         run = await log.enqueue(crash_tasks.TASKS[name])
-        first = await paused_at("accepted", spawn)
+        first = await paused_at("accepted", spawn, store)
         async with log.worker(name="B"):
             assert await run.result(timeout=10) == "stubborn"
         await woken(first, until="durable completed" if name == "careless_sync" else "body over")
@@ -119,7 +119,7 @@ async def test_nobody_takes_over_before_the_lease_ends_and_somebody_does_right_a
     async with EffectLog(store, lease=LEASE, check_store=False) as log:
         run = await log.enqueue(crash_tasks.one_async, "keyed")
         async with log.worker(name="B", concurrency=1, tasks=[crash_tasks.one_sync]):
-            first = await paused_at("accepted", spawn)
+            first = await paused_at("accepted", spawn, store)
             stopped = loop.time()
         async with log.worker(name="B"):
             await run.result(timeout=10)
