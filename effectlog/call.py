@@ -74,6 +74,11 @@ class Turn:
         self.dead_since: float | None = None
 
     @property
+    def extra(self) -> dict[str, Any]:
+        """What a log line about this call carries beside its text."""
+        return self.attempt.extra | {"effect_key": self.call.key}
+
+    @property
     def effect(self) -> EffectRow | None:
         return self.attempt.journal.get(self.call.key)
 
@@ -116,6 +121,8 @@ class Turn:
         try:
             value = self.attempt.codec.decode(effect.result, self.spec.returns.value)
         except DecodingError as error:
+            if error.damaged:
+                raise self._unreadable(error) from error
             # Another process may know the class: the run goes back and no attempt is used.
             self.attempt.end(
                 Ending.RELEASED,
@@ -123,6 +130,15 @@ class Turn:
             )
             raise self.attempt.signal() from error
         return self._as_declared(effect, value)
+
+    def _unreadable(self, error: DecodingError) -> DecodingError:
+        return DecodingError(
+            f"the recorded result of effect {self.call.key!r} of run {self.attempt.run_id} is damaged in the store, and "
+            f"the effect is not sent again: {error}",
+            path=error.path,
+            type_name=error.type_name,
+            damaged=True,
+        )
 
     def _as_declared(self, effect: EffectRow, value: Any) -> Any:
         """Whoever resolved it may not have had this code at hand to convert the value by."""
@@ -151,7 +167,7 @@ class Turn:
                     self.call.key,
                     self.attempt.run_id,
                     effect.operation_id,
-                    extra=self.attempt.extra | {"effect_key": self.call.key},
+                    extra=self.extra,
                 )
                 self.attempt.observer.resent(effect)
                 return True

@@ -92,6 +92,7 @@ def _ask(turn: Turn, effect: EffectRow) -> Steps:
             turn.attempt.run_id,
             type(error).__qualname__,
             error,
+            extra=turn.extra,
         )
         return Unknown()
     if not isinstance(answer, Applied | NotApplied | Unknown):

@@ -72,7 +72,7 @@ def _judge(turn: Turn, error: BaseException) -> Verdict:
 
 def _take_existing(turn: Turn, error: BaseException) -> tuple[bool, Any]:
     """The error proves that the operation exists, which is success: with what it names, or what a look-up finds."""
-    logger.info("effectlog: effect %r exists at the destination: %s", turn.call.key, error)
+    logger.info("effectlog: effect %r exists at the destination: %s", turn.call.key, error, extra=turn.extra)
     turn.exists = True
     value = _named_by(turn, error)
     if value is not None and _fits(turn, value):
