@@ -131,7 +131,11 @@ async def enqueue(db: str, options: dict[str, Any]) -> None:
         await asyncio.to_thread(sys.stdin.readline)
         calls = (log.enqueue(task, *options["args"]) for _ in range(options.get("times", 1)))
         runs = await asyncio.gather(*calls, return_exceptions=True)
-    print(json.dumps([[run.id, run.created] if not isinstance(run, BaseException) else repr(run) for run in runs]))
+    print(
+        json.dumps(
+            [[run.id, run.created] if not isinstance(run, BaseException) else repr(run) for run in runs]
+        )
+    )
 
 
 async def feed(db: str, options: dict[str, Any]) -> None:
@@ -156,7 +160,9 @@ async def purge(db: str, options: dict[str, Any]) -> None:
 
 def main() -> None:
     command, db, options = sys.argv[1:]
-    asyncio.run({"work": work, "enqueue": enqueue, "feed": feed, "purge": purge}[command](db, json.loads(options)))
+    asyncio.run(
+        {"work": work, "enqueue": enqueue, "feed": feed, "purge": purge}[command](db, json.loads(options))
+    )
 
 
 if __name__ == "__main__":

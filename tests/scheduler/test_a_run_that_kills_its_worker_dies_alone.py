@@ -28,7 +28,9 @@ async def _supervise(field: Field, log: EffectLog, runs: int) -> int:
     return deaths
 
 
-async def test_one_poisonous_run_among_ninety_nine_is_the_only_dead_letter(field: Field, log: EffectLog) -> None:
+async def test_one_poisonous_run_among_ninety_nine_is_the_only_dead_letter(
+    field: Field, log: EffectLog
+) -> None:
     before = await log.enqueue_many(slow, [(str(n), 0.02) for n in range(50)])
     bad = await log.enqueue(poison, "poison")
     after = await log.enqueue_many(slow, [(str(n), 0.02) for n in range(50, 99)])

@@ -67,7 +67,9 @@ async def test_the_lease_survives_and_the_warning_names_who_and_how_long(field: 
     assert seconds * 0.6 < told < seconds + 0.5
 
 
-async def test_no_peer_starts_a_run_whose_loop_is_blocked_for_three_leases(field: Field, log: EffectLog) -> None:
+async def test_no_peer_starts_a_run_whose_loop_is_blocked_for_three_leases(
+    field: Field, log: EffectLog
+) -> None:
     for _ in range(2):
         field.worker(lease=1.0)
     run = await log.enqueue(blocking, "a", 3.0)

@@ -57,7 +57,9 @@ async def free(who: str) -> str:
 async def test_a_limit_holds_over_two_workers_and_inline_runs(field: Field, log: EffectLog) -> None:
     async with EffectLog(field.db) as other, log.worker(), other.worker():
         runs = await log.enqueue_many(three, [(str(n),) for n in range(30)])
-        await asyncio.gather(*(log.run(three, f"inline {n}") for n in range(5)), *(run.result(20) for run in runs))
+        await asyncio.gather(
+            *(log.run(three, f"inline {n}") for n in range(5)), *(run.result(20) for run in runs)
+        )
     assert gauge.most["three"] == 3
 
 
@@ -91,7 +93,9 @@ async def test_the_place_of_a_killed_worker_comes_free_at_once(field: Field, log
     field.process(first.pid).kill()
     await second.result(10)
     # The first is due earlier, so it goes on before the second one begins.
-    assert [what for what in field.whats() if what.startswith("begin")] == ["begin first"] * 2 + ["begin second"]
+    assert [what for what in field.whats() if what.startswith("begin")] == ["begin first"] * 2 + [
+        "begin second"
+    ]
 
 
 async def test_ten_thousand_runs_that_nobody_here_knows_hide_nothing(log: EffectLog) -> None:

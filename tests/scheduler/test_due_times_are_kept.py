@@ -43,9 +43,7 @@ async def test_a_run_starts_when_it_is_due(field: Field, log: EffectLog) -> None
     async with log.worker():
         begun = time.monotonic()
         delays = {f"after {n}": 0.15 + n * 0.11 for n in range(8)}
-        runs = [
-            await log.enqueue(quick.with_options(delay=delay), what) for what, delay in delays.items()
-        ]
+        runs = [await log.enqueue(quick.with_options(delay=delay), what) for what, delay in delays.items()]
         at = datetime.now(UTC) + timedelta(seconds=0.5)
         runs.append(await log.enqueue(quick.with_options(at=at), "at"))
         delays["at"] = at.timestamp() - time.time() + time.monotonic() - begun
@@ -54,7 +52,9 @@ async def test_a_run_starts_when_it_is_due(field: Field, log: EffectLog) -> None
     assert all(0 <= seconds < LATEST for seconds in late.values()), late
 
 
-async def test_a_run_starts_on_time_behind_one_that_a_limit_keeps_waiting(field: Field, log: EffectLog) -> None:
+async def test_a_run_starts_on_time_behind_one_that_a_limit_keeps_waiting(
+    field: Field, log: EffectLog
+) -> None:
     async with log.worker():
         first = await log.enqueue(limited, "first", 1.0)
         blocked = await log.enqueue(limited, "blocked", 0.0)

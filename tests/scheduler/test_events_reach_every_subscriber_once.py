@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from effectlog import ConfigurationError, EffectLog, EncodingError, IdempotencyConflict, NoSubscriber, durable_task
+from effectlog import (
+    ConfigurationError,
+    EffectLog,
+    EncodingError,
+    IdempotencyConflict,
+    NoSubscriber,
+    durable_task,
+)
 from effectlog import commands as c
 
 if TYPE_CHECKING:
@@ -34,14 +41,19 @@ async def test_each_subscriber_gets_one_run_in_one_transaction(log: EffectLog) -
     runs = await log.emit("order.placed", ORDER, correlation_id="corr")
     assert log.administration.engine.commits == before + 1
     records = [await run.record() for run in runs]
-    assert [(record.task, record.correlation_id) for record in records] == [("invoice", "corr"), ("ship", "corr")]
+    assert [(record.task, record.correlation_id) for record in records] == [
+        ("invoice", "corr"),
+        ("ship", "corr"),
+    ]
     async with log.worker():
         assert await asyncio.gather(*(run.result(10) for run in runs)) == ["invoice 1", "ship 1"]
 
 
 async def test_one_key_makes_one_set_of_runs_however_many_emit_it(field: Field, log: EffectLog) -> None:
     async with EffectLog(field.db) as other:
-        emits = ((log if n % 2 else other).emit("order.placed", ORDER, idempotency_key="k") for n in range(20))
+        emits = (
+            (log if n % 2 else other).emit("order.placed", ORDER, idempotency_key="k") for n in range(20)
+        )
         sets = await asyncio.gather(*emits)
     assert len({tuple(run.id for run in runs) for runs in sets}) == 1
     assert sum(runs[0].created for runs in sets) == 1

@@ -28,7 +28,9 @@ def _latencies(field: Field, count: int) -> list[float]:
     return sorted(begun[f"new {n}"] - begun[f"enqueued {n}"] for n in range(count))
 
 
-async def test_new_work_from_another_process_starts_within_fifty_milliseconds(field: Field, log: EffectLog) -> None:
+async def test_new_work_from_another_process_starts_within_fifty_milliseconds(
+    field: Field, log: EffectLog
+) -> None:
     field.worker()
     latencies = _latencies(field, 40)
     print(f"median {latencies[20]:.3f} s, worst {latencies[-1]:.3f} s")

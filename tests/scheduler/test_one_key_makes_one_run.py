@@ -75,7 +75,9 @@ async def test_another_payload_under_a_key_is_a_conflict_that_names_what_differs
     assert (caught.value.parameters, caught.value.run_id) == (["seconds"], first.id)
 
 
-async def test_one_key_used_for_two_tasks_names_two_runs_and_hurts_neither(field: Field, log: EffectLog) -> None:
+async def test_one_key_used_for_two_tasks_names_two_runs_and_hurts_neither(
+    field: Field, log: EffectLog
+) -> None:
     doomed = field.worker()
     one = await log.enqueue(two.with_options(idempotency_key="k"), "a", 0.3)
     await completed(one, 1)

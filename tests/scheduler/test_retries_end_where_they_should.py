@@ -47,7 +47,9 @@ def _cause() -> Exception:
     [(Declared("same"), 1), (Derived("subclass"), 1), (Namesake("namesake"), 3), (_cause(), 3)],
     ids=["same", "subclass", "namesake", "cause"],
 )
-async def test_giving_up_goes_by_class_and_not_by_name(log: EffectLog, error: Exception, attempts: int) -> None:
+async def test_giving_up_goes_by_class_and_not_by_name(
+    log: EffectLog, error: Exception, attempts: int
+) -> None:
     @durable_task(name="raises", retry=Retry(give_up_on=(Declared,), **QUICK))
     async def raises() -> None:
         raise error
@@ -195,7 +197,9 @@ async def test_every_dead_letter_makes_one_follow_up(field: Field, log: EffectLo
             await asyncio.sleep(0.01)
     assert len(told) == 101
     assert sorted(set(told)) == sorted((run.id, f"RuntimeError: end of {n}") for n, run in enumerate(runs))
-    (child,) = [record for record in await log.list_runs(task=undertaker, limit=500) if record.parent_id == runs[1].id]
+    (child,) = [
+        record for record in await log.list_runs(task=undertaker, limit=500) if record.parent_id == runs[1].id
+    ]
     assert child.state is RunState.SUCCEEDED
 
 

@@ -174,7 +174,9 @@ async def test_a_worker_is_used_once(log: EffectLog) -> None:
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.0005, 0.002, 0.005, 0.02])
-async def test_an_inline_run_that_is_cancelled_at_any_moment_is_given_back(log: EffectLog, wait: float) -> None:
+async def test_an_inline_run_that_is_cancelled_at_any_moment_is_given_back(
+    log: EffectLog, wait: float
+) -> None:
     calling = asyncio.ensure_future(log.run(naps, 30.0))
     await asyncio.sleep(0)
     await asyncio.sleep(wait)
@@ -219,7 +221,9 @@ async def test_a_rolling_restart_requests_every_effect_once(field: Field, log: E
     await _rolling_restart(field, log, 200)
 
 
-async def test_signals_inside_effects_of_a_deploy_hand_on_between_effects(field: Field, log: EffectLog) -> None:
+async def test_signals_inside_effects_of_a_deploy_hand_on_between_effects(
+    field: Field, log: EffectLog
+) -> None:
     """Two signals at once, as an impatient supervisor sends them: completed effects are not sent again."""
     leaving = field.worker()
     runs = await log.enqueue_many(two, [(str(n), 2.0) for n in range(50)])

@@ -81,7 +81,9 @@ async def test_an_async_effect_is_stopped_on_time_and_is_in_doubt(log: EffectLog
 
 
 async def test_a_sync_effect_is_reported_and_its_result_kept(log: EffectLog) -> None:
-    with pytest.warns(EffectLogWarning, match=r"sync effect .*sync_effect took 0\.[3-9]\d* s with timeout=0\.1"):
+    with pytest.warns(
+        EffectLogWarning, match=r"sync effect .*sync_effect took 0\.[3-9]\d* s with timeout=0\.1"
+    ):
         async with log.worker():
             assert await (await log.enqueue(calls_sync)).result(10) == "took longer"
 
@@ -99,7 +101,9 @@ async def test_an_async_attempt_is_stopped_on_time_and_counts_as_one(log: Effect
 
 
 @pytest.mark.parametrize("task", [never_awaits, sync_body])
-async def test_code_that_cannot_be_stopped_is_reported_with_its_real_duration(log: EffectLog, task: object) -> None:
+async def test_code_that_cannot_be_stopped_is_reported_with_its_real_duration(
+    log: EffectLog, task: object
+) -> None:
     with pytest.warns(EffectLogWarning, match=r"took 0\.[3-9]\d* s with timeout=0\.1"):
         async with log.worker():
             assert await (await log.enqueue(task)).result(10) == "done"  # type: ignore[arg-type]
