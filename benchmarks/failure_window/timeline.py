@@ -9,7 +9,7 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 
@@ -78,7 +78,7 @@ def _span(record: dict[str, Any]) -> tuple[float, float]:
 def _frame(axes: Axes, record: dict[str, Any], begin: float, end: float) -> None:
     requests, effects, attempts = (len(record[name]) for name in ("requests", "effects", "attempts"))
     room = (end - begin) * 0.06
-    axes.set_xlim(begin - room, end + room * (3.2 if record["journal"]["evidence"] else 1.6))
+    axes.set_xlim(begin - room, end + room * (2.6 if record["journal"]["evidence"] else 1.6))
     axes.set_ylim(-0.55, 2.75)
     axes.set_yticks(list(_LANES.values()), ["worker A", "worker B", "destination"])
     axes.tick_params(axis="y", length=0)
@@ -174,7 +174,15 @@ def _exchanges(axes: Axes, record: dict[str, Any]) -> None:
             request["at"], 0.0, "o", ms=9, mfc=_INK if accepted else "white", mec=_INK, mew=1.3, zorder=5
         )
         words = f"accepted:\neffect {numbered}" if accepted else "duplicate:\nno effect"
-        axes.text(request["at"], -0.17, words, ha="center", va="top", fontsize=8)
+        axes.text(request["at"], -0.17, words, ha=_side(axes, record, request), va="top", fontsize=8)
+
+
+def _side(axes: Axes, record: dict[str, Any], request: dict[str, Any]) -> Literal["left", "center", "right"]:
+    """Where a request's words go: under it, or aside where the other one's are in the way."""
+    begin, end = axes.get_xlim()
+    others = [r["at"] - request["at"] for r in record["requests"] if r is not request]
+    near = [gap for gap in others if abs(gap) < 0.09 * (end - begin)]
+    return "center" if not near else "right" if near[0] > 0 else "left"
 
 
 _SIGNS = {
