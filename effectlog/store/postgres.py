@@ -30,7 +30,7 @@ from effectlog.store.postgres_url import checked_schema, parse_url
 from effectlog.store.protocol import Due, RunFilter, WorkerRow
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 
     from effectlog.clock import Clock
     from effectlog.rows import RunRow, StoredRun
@@ -148,7 +148,7 @@ class PostgresStore:
         self._commits.begin, self._commits.pooled = self._sql[begin], self._pooled
 
     @contextlib.asynccontextmanager
-    async def _probe(self) -> Any:
+    async def _probe(self) -> AsyncIterator[Connection]:
         # Whether a pooler stands in between is not known yet, so nothing may be prepared.
         connection = await connect(self._url, pooled=True)
         try:
@@ -331,7 +331,9 @@ class PostgresStore:
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows("load_workers")
-        return [WorkerRow(*(*row[:-1], tuple(row[-1]))) for row in rows]
+        return [
+            WorkerRow(row[0], row[1], row[2], row[3], row[4], row[5], row[6], tuple(row[7])) for row in rows
+        ]
 
     async def health(self) -> dict[str, object]:
         async def use(connection: Connection) -> dict[str, object]:

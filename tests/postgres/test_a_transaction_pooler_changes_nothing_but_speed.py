@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-TOPICS = (".claims", ".concurrency", ".effects", ".idempotency")
+TOPICS = (".claims", ".concurrency", ".idempotency")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs PgBouncer (apt-get install pgbouncer)")
 
 
@@ -64,7 +64,7 @@ async def test_it_is_detected_and_guarantees_hold(pooler: str, postgres_schema: 
     await store.close()
     names = {guarantee.name for guarantee in GUARANTEES if guarantee.check.__module__.endswith(TOPICS)}
     report = await check_store(lambda: _open(pooler, postgres_schema), only=names)
-    assert len(report.passed) + len(report.failed) == len(names) > 40
+    assert len(report.passed) + len(report.failed) == len(names) > 30
     report.raise_if_failed()
 
 

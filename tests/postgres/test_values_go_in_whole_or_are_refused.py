@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,15 +20,15 @@ ODD = "quote ' double \" back \\ percent % brace {batch} emoji \U0001f9fe right-
 
 
 async def test_odd_text_and_bytes_come_back(store: PostgresStore) -> None:
-    args = bytes(range(256)) * 40
+    args, fingerprints = bytes(range(256)) * 40, json.dumps({ODD: ODD})
     run = NewRun("odd", ODD, args, correlation_id=ODD, parent_id=ODD, trace=ODD, concurrency_key=ODD)
-    await store.apply([c.CreateRuns((run,), ODD, ODD, fingerprints=ODD)])
+    await store.apply([c.CreateRuns((run,), ODD, ODD, fingerprints=fingerprints)])
     stored = await store.get("odd")
     assert stored is not None
     assert (stored.row.task, stored.args, stored.scope, stored.idempotency_key) == (ODD, args, ODD, ODD)
     assert (stored.correlation_id, stored.parent_id, stored.trace) == (ODD, ODD, ODD)
     again = await do(store, c.CreateRuns((new_run(),), ODD, ODD))
-    assert (again.run_ids, again.created, again.fingerprints) == (("odd",), False, ODD)
+    assert (again.run_ids, again.created, again.fingerprints) == (("odd",), False, fingerprints)
     claimed = await do(store, c.Claim(ODD, ODD, 60.0, (c.TaskLimit((ODD,)),), 1))
     fence = c.Fence("odd", claimed.runs[0].row.attempt)
     await do(store, start(fence, ODD))
