@@ -30,6 +30,10 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
+_LET_GO = 5.0
+"""Seconds that what was interrupted gets to release what it holds."""
+
+
 class Portal:
     """A loop on a daemon thread that sync code hands coroutines to."""
 
@@ -45,13 +49,15 @@ class Portal:
             raise ConfigurationError(
                 f"log.sync was used from a coroutine, where it would block the event loop; use 'await {twin}' there"
             )
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._running())
+        over = threading.Event()
+        future = asyncio.run_coroutine_threadsafe(_told(coroutine, over), self._running())
         try:
             return future.result()
         except BaseException:
-            # Ctrl-C while waiting: what runs on the portal is told, and gets to release what it holds.
-            if future.cancel():
-                _wait_until_over(future)
+            if not over.is_set():
+                # Ctrl-C while waiting: what runs on the portal is told, and gets to release what it holds.
+                future.cancel()
+                over.wait(_LET_GO)
             raise
 
     def _running(self) -> asyncio.AbstractEventLoop:
@@ -77,10 +83,11 @@ class Portal:
         loop.close()
 
 
-def _wait_until_over(future: Any) -> None:
-    done = threading.Event()
-    future.add_done_callback(lambda _: done.set())
-    done.wait(5.0)
+async def _told(coroutine: Coroutine[Any, Any, T], over: threading.Event) -> T:
+    try:
+        return await coroutine
+    finally:
+        over.set()
 
 
 class SyncLog:

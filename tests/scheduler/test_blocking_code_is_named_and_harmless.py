@@ -17,6 +17,8 @@ from effectlog import EffectLog, EffectLogWarning, durable_task, effect
 if TYPE_CHECKING:
     from scheduler_processes import Field
 
+    from effectlog import RunRecord
+
 LEASE = 0.6
 
 
@@ -51,14 +53,17 @@ async def holds_interpreter(seconds: float) -> str:
 @pytest.mark.parametrize("share", [0.8, 3.0])
 async def test_the_lease_survives_and_the_warning_names_who_and_how_long(field: Field, share: float) -> None:
     seconds = share * LEASE
-    async with EffectLog(field.db, lease=LEASE) as log, EffectLog(field.db, lease=LEASE) as other:
-        with pytest.warns(EffectLogWarning, match="event loop was blocked") as caught:
+    async with EffectLog(field.db, lease=LEASE) as log:
+
+        async def execute() -> RunRecord:
             async with log.worker():
-                run = await other.enqueue(blocks, seconds)
-                while (await run.record()).finished_at is None:
-                    await asyncio.sleep(0.01)
+                run = await log.enqueue(blocks, seconds)
+                await run.result(10)
                 await asyncio.sleep(0.1)
-        record = await run.record()
+            return await run.record()
+
+        with pytest.warns(EffectLogWarning, match="event loop was blocked") as caught:
+            record = await execute()
     assert (record.result, len(record.attempts), record.effects[0].requests) == ("blocked", 1, 1)
     (message,) = {str(warning.message) for warning in caught if "event loop" in str(warning.message)}
     assert "task blocks its loop" in message
@@ -112,12 +117,17 @@ async def test_a_block_that_has_not_ended_is_in_the_log_already(
 
     handler = Clock()
     logging.getLogger("effectlog").addHandler(handler)
+
+    async def execute() -> float:
+        async with EffectLog(field.db, lease=LEASE) as log, log.worker():
+            await (await log.enqueue(blocks_outside, 1.5)).result(10)
+            ended = time.monotonic()
+            await asyncio.sleep(0.1)
+        return ended
+
     try:
         with pytest.warns(EffectLogWarning):
-            async with EffectLog(field.db, lease=LEASE) as log, log.worker():
-                await (await log.enqueue(blocks_outside, 1.5)).result(10)
-                ended = time.monotonic()
-                await asyncio.sleep(0.1)
+            ended = await execute()
     finally:
         logging.getLogger("effectlog").removeHandler(handler)
     assert at

@@ -128,6 +128,18 @@ def _body(*keys: str, fail: bool = False) -> Any:
     return body
 
 
+async def _redeployed(log: EffectLog, deploy: Any, before: Any, after: Any) -> Run[Any]:
+    """Execute one body until it has failed once, and another one from then on."""
+    task = deploy(before, retry=Retry(delay=0.2, jitter=0.0))
+    async with log.worker():
+        run: Run[Any] = await log.enqueue(task)
+        while (await run.record()).error is None:
+            await asyncio.sleep(0.005)
+        deploy(after)
+        await run.result(10)
+    return run
+
+
 @pytest.mark.parametrize(
     "keys",
     [("one", "new", "two", "three"), ("two", "three", "one"), ("new", "one", "two")],
@@ -137,25 +149,14 @@ async def test_a_changed_body_replays_by_key_and_runs_only_what_is_new(
     log: EffectLog, deploy: Any, keys: tuple[str, ...]
 ) -> None:
     sent.clear()
-    task = deploy(_body("one", "two", fail=True), retry=Retry(delay=0.2, jitter=0.0))
-    async with log.worker():
-        run = await log.enqueue(task)
-        while (await run.record()).error is None:
-            await asyncio.sleep(0.005)
-        deploy(_body(*keys))
-        assert await run.result(10) == list(keys)
+    run = await _redeployed(log, deploy, _body("one", "two", fail=True), _body(*keys))
+    assert await run.result(1) == list(keys)
     assert sorted(sent) == sorted({"one", "two", *keys})
 
 
 async def test_effects_that_the_new_body_no_longer_calls_are_told(log: EffectLog, deploy: Any) -> None:
-    task = deploy(_body("one", "two", fail=True), retry=Retry(delay=0.2, jitter=0.0))
     with pytest.warns(EffectLogWarning, match="e:two"):
-        async with log.worker():
-            run = await log.enqueue(task)
-            while (await run.record()).error is None:
-                await asyncio.sleep(0.005)
-            deploy(_body("one"))
-            assert await run.result(10) == ["one"]
+        run = await _redeployed(log, deploy, _body("one", "two", fail=True), _body("one"))
     assert [record.key for record in (await run.record()).effects] == ["e:one", "e:two"]
 
 
@@ -167,11 +168,5 @@ async def test_a_changed_key_template_is_told_because_it_sends_again(log: Effect
     async def after() -> None:
         send_after("x")
 
-    task = deploy(before, retry=Retry(delay=0.2, jitter=0.0))
     with pytest.warns(EffectLogWarning, match=r"changed:x.*template:x"):
-        async with log.worker():
-            run = await log.enqueue(task)
-            while (await run.record()).error is None:
-                await asyncio.sleep(0.005)
-            deploy(after)
-            await run.result(10)
+        await _redeployed(log, deploy, before, after)

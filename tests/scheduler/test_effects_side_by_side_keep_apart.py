@@ -14,6 +14,8 @@ from effectlog import EffectLog, EffectState, Retry, durable_task, effect, opera
 if TYPE_CHECKING:
     from scheduler_processes import Field
 
+    from effectlog import Run
+
 AGAIN = Retry(max_attempts=30, delay=0.0, jitter=0.0)
 
 
@@ -47,7 +49,7 @@ async def _rounds(field: Field, log: EffectLog, rounds: int) -> None:
     sent = [what.split(" ") for what in field.whats()]
     assert len({name for name, _ in sent}) == len({(name, id_) for name, id_ in sent}) == 4 * rounds
     records = await log.list_runs(limit=rounds)
-    for effect_record in (effect for record in records for effect in record.effects):
+    for effect_record in (one for record in records for one in record.effects):
         name = effect_record.key.removeprefix("work:")
         assert effect_record.state is EffectState.COMPLETED
         assert effect_record.result == name
@@ -146,8 +148,12 @@ async def test_a_body_that_takes_another_branch_finishes_by_key(log: EffectLog) 
             raise RuntimeError("toss again")
         return side
 
-    with pytest.warns(UserWarning, match="side:heads"):
+    async def execute() -> Run[str]:
         async with log.worker():
             run = await log.enqueue(tosses)
             assert await run.result(10) == "tails"
+        return run
+
+    with pytest.warns(UserWarning, match="side:heads"):
+        run = await execute()
     assert [record.key for record in (await run.record()).effects] == ["side:heads", "side:tails"]

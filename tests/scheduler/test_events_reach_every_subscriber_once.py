@@ -124,7 +124,7 @@ def test_what_an_emitter_could_not_know_is_refused_at_declaration() -> None:
 
     with pytest.raises(ConfigurationError, match="concurrency_key"):
 
-        @durable_task(on="x", concurrency_key=lambda order: str(order))
+        @durable_task(on="x", concurrency_key=lambda order: f"{order}")
         async def callable_key(order: int) -> None: ...
 
     with pytest.raises(ConfigurationError, match="concurrency_key"):

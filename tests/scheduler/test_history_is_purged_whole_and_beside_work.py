@@ -153,7 +153,7 @@ async def test_workers_that_were_killed_are_cleared_away(field: Field, log: Effe
     assert await names() == []
 
 
-async def test_a_million_ids_are_never_in_memory(field: Field, log: EffectLog) -> None:
+async def test_many_calls_are_taken_a_transaction_at_a_time(field: Field, log: EffectLog) -> None:
     """``enqueue_many`` takes a generator and asks for no more of it than one transaction holds."""
     import tracemalloc
 

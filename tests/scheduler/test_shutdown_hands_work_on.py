@@ -204,6 +204,18 @@ async def test_an_inline_run_is_resumed_by_the_next_call_with_its_key(field: Fie
     ]
 
 
+def test_ctrl_c_during_an_inline_run_without_a_loop_gives_it_back(field: Field) -> None:
+    with EffectLog(field.db) as log:
+        main = threading.main_thread().ident
+        timer = threading.Timer(0.3, signal.pthread_kill, [main, signal.SIGINT])
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            log.sync.run(naps, 30.0)
+        (record,) = log.sync.list_runs()
+    assert record.state is RunState.PENDING
+    assert [attempt.outcome for attempt in record.attempts] == [AttemptOutcome.RELEASED]
+
+
 async def _rolling_restart(field: Field, log: EffectLog, count: int) -> None:
     """Two workers, each replaced in turn while runs are under way."""
     old = [field.worker(), field.worker()]

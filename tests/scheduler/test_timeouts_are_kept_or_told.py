@@ -21,6 +21,8 @@ from effectlog import (
 if TYPE_CHECKING:
     from scheduler_processes import Field
 
+    from effectlog import RunRecord
+
 ONCE = Retry(max_attempts=1)
 
 
@@ -110,12 +112,15 @@ async def test_code_that_cannot_be_stopped_is_reported_with_its_real_duration(
 
 
 async def test_sync_code_past_its_timeout_starts_no_effect(log: EffectLog) -> None:
-    with pytest.warns(EffectLogWarning, match=r"took 0\.[3-9]\d* s with timeout=0\.1"):
+    async def execute() -> RunRecord:
         async with log.worker():
             run = await log.enqueue(late_effect)
             with pytest.raises(RunFailed):
                 await run.result(10)
-    record = await run.record()
+            return await run.record()
+
+    with pytest.warns(EffectLogWarning, match=r"took 0\.[3-9]\d* s with timeout=0\.1"):
+        record = await execute()
     assert (record.effects, record.attempts[0].outcome) == ((), AttemptOutcome.TIMED_OUT)
 
 
