@@ -46,6 +46,7 @@ class Ending(StrEnum):
     RELEASED = "the worker gives it back"
     TIMED_OUT = "its timeout has passed"
     HELD = "an effect waits for a decision"
+    UNABLE = "this process can't go on with it"
 
 
 class Attempt:
@@ -151,6 +152,11 @@ class Attempt:
             self.ending_signal.set()
         if ending is not Ending.OVER:
             self.interrupt(ending)
+
+    def refuse(self, reason: str) -> None:
+        """Give the run back because this process can't go on with it, though nothing is wrong with the run."""
+        self.refused = True
+        self.end(Ending.UNABLE, reason)
 
     def hold(self, key: str, reason: str) -> None:
         """End the attempt because this effect waits for a decision."""

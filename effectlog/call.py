@@ -22,6 +22,7 @@ from effectlog.errors import (
     EffectHeld,
     EffectLogError,
     EncodingError,
+    StoreError,
 )
 from effectlog.failure import declared_failure, describe
 from effectlog.journal import Answer, answer
@@ -124,8 +125,7 @@ class Turn:
             if error.damaged:
                 raise self._unreadable(error) from error
             # Another process may know the class: the run goes back and no attempt is used.
-            self.attempt.end(
-                Ending.RELEASED,
+            self.attempt.refuse(
                 f"the recorded result of effect {self.call.key!r} can't be read here: {error}",
             )
             raise self.attempt.signal() from error
@@ -210,6 +210,9 @@ class Turn:
             outcome = yield Commit(self.attempt, self._start_command(effect))
         except BaseException as error:
             self._not_called(error)
+            if isinstance(error, StoreError):
+                # Whatever the body makes of it, it must not go on as if the effect had been tried and failed.
+                self.attempt.refuse(f"effect {self.call.key!r} could not be recorded as started: {error}")
             raise
         if isinstance(outcome, c.EffectStored):
             self.attempt.learn(outcome.effect)

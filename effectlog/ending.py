@@ -26,6 +26,8 @@ from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 from effectlog.rows import NewRun
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from effectlog.attempt import Attempt
     from effectlog.codec import Codec
     from effectlog.rows import StoredRun
@@ -61,10 +63,10 @@ def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
     undisturbed = body.error is None and not body.disturbed
     if ending in (None, Ending.OVER) or undisturbed:
         return _end_by_body(attempt, body)
-    reason = ErrorInfo(f"effectlog.{ending}", storable(attempt.reason))
+    reason = ErrorInfo("effectlog.AttemptOver", storable(attempt.reason))
     if ending is Ending.CANCELLED:
         return _end(attempt, AttemptOutcome.CANCELLED, RunState.CANCELLED)
-    if ending is Ending.RELEASED:
+    if ending in (Ending.RELEASED, Ending.UNABLE):
         delay = 0.0 if attempt.reason == str(Ending.RELEASED) else max(GIVE_BACK_DELAY, attempt.back_in)
         error = reason if delay else None
         return _end(attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=error, delay=delay)
@@ -78,12 +80,13 @@ def _end_by_body(attempt: Attempt, body: BodyEnd) -> c.EndAttempt:
     error = body.error or _forgotten_effects(attempt)
     if error is None:
         return _success(attempt, body.value)
-    if isinstance(error, StoreError):
+    if all(isinstance(leaf, StoreError) for leaf in _leaves(error)):
         # The store's trouble is not the task's: the run goes back and no attempt is used.
         return _end(
             attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=describe(error), delay=GIVE_BACK_DELAY
         )
-    give_up = isinstance(error, (EffectFailed, *attempt.task.retry.give_up_on))
+    pointless: tuple[type[BaseException], ...] = (EffectFailed, *attempt.task.retry.give_up_on)
+    give_up = any(isinstance(leaf, pointless) for leaf in (error, *_leaves(error)))
     return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=give_up)
 
 
@@ -197,6 +200,13 @@ def dead_letter_run(task: TaskSpec, run: StoredRun, error: ErrorInfo, codec: Cod
 
 def is_control(error: BaseException | None) -> bool:
     """Whether an exception is one of our control signals, alone or inside a group."""
+    return error is not None and any(isinstance(leaf, EffectLogControl) for leaf in _leaves(error))
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exception, or those that a group of them holds."""
     if isinstance(error, BaseExceptionGroup):
-        return any(is_control(inner) for inner in error.exceptions)
-    return isinstance(error, EffectLogControl)
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -185,8 +185,9 @@ class Execution:
 
     def _interrupt(self, ending: Ending) -> None:
         body = self.body
-        # A hold leaves by its own signal; what else is under way in the body may finish first.
-        if body is None or body.done() or ending is Ending.HELD or not isinstance(body, asyncio.Task):
+        # These leave by a signal of their own; what else is under way in the body may finish first.
+        gentle = ending in (Ending.HELD, Ending.UNABLE)
+        if body is None or body.done() or gentle or not isinstance(body, asyncio.Task):
             return
         if ending is Ending.LOST and not self.attempt.when_quiet(lambda: self._interrupt_soon(ending)):
             return  # What a request under way returns is evidence, and the only one there may ever be.

@@ -10,7 +10,7 @@ import pytest
 from failing_store import FailingStore, holds
 
 from effectlog import EffectLog, Retry, StoreError, durable_task, effect
-from effectlog.commands import Command
+from effectlog.commands import Command, StartEffect
 
 calls: list[str] = []
 
@@ -167,4 +167,41 @@ async def test_a_defect_of_the_store_hurts_only_the_command_that_provokes_it(
         assert all([len((await run.record()).attempts) == 1 for run in good])
     assert "bad" not in calls
     assert record.attempts[0].error is not None
-    assert record.attempts[0].error.type == "effectlog.errors.StoreError"
+    assert "a defect" in record.attempts[0].error.message
+
+
+@durable_task(retry=Retry(delay=0.0))
+def takes_it_for_a_failure() -> str:
+    try:
+        return act("a")
+    except Exception:
+        return "told the customer that it failed"
+
+
+@durable_task(retry=Retry(delay=0.0))
+async def in_a_group() -> list[str]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(aact(name)) for name in ("a", "b", "c")]
+    return [task.result() for task in tasks]
+
+
+@pytest.mark.parametrize("task", [takes_it_for_a_failure, in_a_group], ids=lambda task: task.__name__)
+async def test_the_stores_trouble_is_never_the_tasks(
+    tmp_path: Path, task: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body that swallows or wraps the error: the run is given back, no attempt is used, no failure is made up."""
+    monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.05)
+    store = FailingStore(str(tmp_path / "runs.db"))
+    async with EffectLog(store, check_store=False) as log:
+        store.fail = lambda commands: (
+            StoreError("broken on purpose", transient=False)
+            if any(isinstance(c, StartEffect) and (c.key, c.fence.attempt) == ("a", 1) for c in commands)
+            else None
+        )
+        run = await log.enqueue(task)
+        async with log.worker():
+            result = await run.result(timeout=10)
+        record = await run.record()
+    assert result == ("A" if task is takes_it_for_a_failure else ["A", "B", "C"])
+    assert [attempt.outcome for attempt in record.attempts] == ["released", "succeeded"]
+    assert calls.count("a") == 1
