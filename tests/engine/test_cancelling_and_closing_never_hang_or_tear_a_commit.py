@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from failing_store import FailingStore
 
-from effectlog import EffectLog, StoreClosed, durable_task
+from effectlog import EffectLog, StoreClosed, durable_task, effect
 from effectlog.engine import Engine
 
 
@@ -136,3 +136,32 @@ async def test_opening_that_is_cancelled_leaves_nothing_behind(tmp_path: Path) -
         except asyncio.CancelledError:
             pass
         assert not [t for t in threading.enumerate() if t.name == "effectlog-engine"]
+
+
+@effect(key="big:{number}")
+async def big(number: int) -> str:
+    return str(number) * 900_000
+
+
+@durable_task
+async def writes_big(count: int) -> int:
+    return sum([len(await big(number)) for number in range(count)])
+
+
+async def test_large_records_are_whole_or_absent_however_often_their_writer_is_cancelled(
+    tmp_path: Path,
+) -> None:
+    """F059."""
+    async with EffectLog(str(tmp_path / "runs.db"), check_store=False) as log:
+        task = writes_big.with_options(idempotency_key="one")
+        for _ in range(15):
+            call = asyncio.create_task(log.run(task, 6))
+            await asyncio.sleep(random.random() / 20)
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await call
+        assert await log.run(task, 6) == 6 * 900_000
+        (record,) = await log.list_runs()
+    for effect_record in record.effects:
+        assert effect_record.result == effect_record.key[-1] * 900_000
+        assert effect_record.state == "completed"

@@ -1,0 +1,38 @@
+"""F007: code that blocks its loop is told by task, effect and seconds, also when it took longer than the lease."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from effectlog import EffectLog, EffectLogWarning, durable_task, effect
+
+LEASE = 0.15
+
+
+@effect(key="naps")
+def naps(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+@durable_task
+async def blocks(seconds: float) -> None:
+    naps(seconds)
+
+
+@pytest.mark.parametrize("share", [0.8, 2.0])
+async def test_a_blocked_loop_is_told_with_who_and_how_long(tmp_path: Path, share: float) -> None:
+    async with EffectLog(str(tmp_path / "runs.db"), lease=LEASE, check_store=False) as log:
+        run = await log.enqueue(blocks, LEASE * share)
+        with pytest.warns(EffectLogWarning, match="event loop") as caught:
+            async with log.worker():
+                await run.result(timeout=5)
+        record = await run.record()
+    # A busy machine may block the loop as well; what is told of this effect must be right.
+    (message, *_) = [str(warning.message) for warning in caught if "'naps'" in str(warning.message)]
+    assert "blocks" in message
+    told = re.search(r"for (\d+\.\d+) s", message)
+    assert told is not None
+    assert LEASE * share * 0.5 <= float(told[1]) <= LEASE * share + 1.0
+    assert len(record.attempts) == 1
