@@ -15,7 +15,13 @@ from effectlog.arguments import argument_fingerprints, bound, differing_paramete
 from effectlog.attempt import Ending
 from effectlog.context import here_attempt
 from effectlog.ending import MAX_DEPTH
-from effectlog.errors import ConfigurationError, EncodingError, IdempotencyConflict, NoSubscriber
+from effectlog.errors import (
+    ConfigurationError,
+    EncodingError,
+    IdempotencyConflict,
+    KeyTemplateError,
+    NoSubscriber,
+)
 from effectlog.keys import KeyTemplate, fingerprints, new_run_id
 from effectlog.rows import NewRun
 from effectlog.run import Run
@@ -283,8 +289,14 @@ def _subscriber_key(subscription: c.Subscription, arguments: dict[str, Any]) -> 
         return _concurrency_key(known, arguments)
     if subscription.concurrency_key is None:
         return None
-    template = KeyTemplate(subscription.concurrency_key, _subscriber_key, arguments)
-    return template.render(arguments, (), arguments)
+    try:
+        template = KeyTemplate(subscription.concurrency_key, _subscriber_key, arguments)
+        return template.render(arguments, (), arguments)
+    except KeyTemplateError as error:
+        raise KeyTemplateError(
+            f"the concurrency key {subscription.concurrency_key!r}, under which {subscription.task} is subscribed to "
+            f"{subscription.event!r}, can't be built: {error}"
+        ) from error
 
 
 def _fingerprint(event: str, payload: Any) -> str:

@@ -190,6 +190,23 @@ def attempt_end(row: AttemptRow) -> Columns:
 
 @_reading("an effect")
 def effect_from(row: Sequence[Any]) -> EffectRow:
+    effect = _effect_from(row)
+    # What the database's own rules forbid: decided by such a row, a request could be made twice, or never.
+    consistent = (
+        effect.version > 0
+        and effect.generation >= 0
+        and 0 <= effect.open_requests <= effect.requests > 0
+        and effect.unsettled == (effect.finished_at is None) == (effect.open_requests > 0)
+        and (effect.state is EffectState.COMPLETED)
+        == (effect.result is not None or effect.result_error is not None)
+        and (effect.state is EffectState.FAILED or not effect.final)
+    )
+    if not consistent:
+        raise ValueError("its state, its counts and its outcome contradict each other")
+    return effect
+
+
+def _effect_from(row: Sequence[Any]) -> EffectRow:
     return EffectRow(
         run_id=row[0],
         key=row[1],

@@ -6,7 +6,9 @@ cancelled caller can leave a transaction open.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
@@ -18,8 +20,7 @@ from effectlog.store.sqlite_rows import write_rows
 from effectlog.store.statements import statements
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from effectlog.clock import Clock
     from effectlog.rows import StoredRun
@@ -77,22 +78,24 @@ def _perform(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, comma
 
 def _load(connection: sqlite3.Connection, pages: Pages, wanted: Needs) -> None:
     if wanted.runs:
-        for run in mapping.readable(
-            mapping.run_from, connection.execute(SQL["load_runs"], (as_json(wanted.runs),))
-        ):
+        for run in mapping.readable(mapping.run_from, _rows(connection, "load_runs", wanted.runs)):
             pages.runs[run.id] = run
     if wanted.effects:
-        for row in connection.execute(SQL["load_effects"], (as_json(wanted.effects),)):
+        for row in _rows(connection, "load_effects", wanted.effects):
             pages.effects[row[0], row[1]] = mapping.effect_from(row)
     unsettled_of = pages.need_unsettled(wanted)
     if unsettled_of:
-        for effect in mapping.readable(
-            mapping.effect_from, connection.execute(SQL["load_unsettled"], (as_json(unsettled_of),))
-        ):
+        rows = _rows(connection, "load_unsettled", unsettled_of)
+        for effect in mapping.readable(mapping.effect_from, rows):
             pages.effects.setdefault((effect.run_id, effect.key), effect)
     if wanted.keys:
-        for row in connection.execute(SQL["load_keys"], (as_json(wanted.keys),)):
+        for row in _rows(connection, "load_keys", wanted.keys):
             pages.keys[row[0], row[1]] = mapping.key_from(row)
+
+
+def _rows(connection: sqlite3.Connection, statement: str, wanted: Iterable[Any]) -> list[Any]:
+    # Fetched to the end: a statement that is left halfway, by a row that can't be read, would keep its moment open.
+    return connection.execute(SQL[statement], (as_json(wanted),)).fetchall()
 
 
 def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None:
@@ -130,13 +133,55 @@ def _claim(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command
         found = _candidates(connection, pages, command)
     else:
         found = [command.run_id] if _fits(connection, command) else []
-    missing = Needs(runs=set(found) - set(pages.runs))
-    _load(connection, pages, missing)
-    claimed = run_rules.claim(pages, command, found)
-    _flush(connection, pages, live)
-    stored = load_runs(connection, [run.id for run in claimed])
+    try:
+        with _savepoint(connection):
+            stored = _take(connection, pages, live, command, found)
+    except sqlite3.IntegrityError:
+        stored = _take_apart(connection, pages, live, command, found)
     live.claimed(stored)
     return c.Claimed(tuple(stored), pages.now)
+
+
+def _take(
+    connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Claim, found: list[str]
+) -> list[StoredRun]:
+    _load(connection, pages, Needs(runs=set(found) - set(pages.runs)))
+    claimed = run_rules.claim(pages, command, found)
+    _flush(connection, pages, live)
+    return load_runs(connection, [run.id for run in claimed])
+
+
+def _take_apart(
+    connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Claim, found: list[str]
+) -> list[StoredRun]:
+    """Claim one by one: a row that breaks the database's own rules fails its run, and keeps no other one waiting."""
+    for run_id in found:
+        pages.runs.pop(run_id, None)
+    pages.clear_changes()
+    live.forget()
+    stored: list[StoredRun] = []
+    for run_id in found:
+        try:
+            with _savepoint(connection):
+                stored += _take(connection, pages, live, command, [run_id])
+        except sqlite3.IntegrityError as error:
+            pages.runs.pop(run_id, None)
+            pages.clear_changes()
+            reason = f"the row of run {run_id} is damaged in the store: {error}"
+            connection.execute(SQL["fail_damaged"], (pages.now, reason, run_id))
+    return stored
+
+
+@contextlib.contextmanager
+def _savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK TO part")
+        raise
+    finally:
+        connection.execute("RELEASE part")
 
 
 def _fits(connection: sqlite3.Connection, command: c.Claim) -> bool:
@@ -213,9 +258,8 @@ def load_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[St
     """Read runs whole, in the order of the ids; unknown ids are left out."""
     if not run_ids:
         return []
-    wanted = (as_json(run_ids),)
     parts = ("load_runs", "load_payloads", "load_attempts", "load_journal")
-    return mapping.whole_runs(run_ids, *(connection.execute(SQL[part], wanted) for part in parts))
+    return mapping.whole_runs(run_ids, *(_rows(connection, part, run_ids) for part in parts))
 
 
 def as_json(values: Iterable[Any]) -> str:

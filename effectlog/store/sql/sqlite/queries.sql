@@ -62,6 +62,12 @@ UPDATE effectlog_runs SET
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS new
 WHERE effectlog_runs.id = new.column17;
 
+-- name: fail_damaged
+UPDATE effectlog_runs SET
+    state = 'failed', attempt = max(attempt, 0), attempt_outcome = NULL, owner = NULL, result = NULL,
+    finished_at = ?, error_type = 'effectlog.Damaged', error_message = ?, error_traceback = ''
+WHERE id = ? AND state = 'pending';
+
 -- name: insert_attempt
 INSERT INTO effectlog_attempts (run_id, number, owner, worker, started_at) VALUES (?, ?, ?, ?, ?);
 
