@@ -167,7 +167,8 @@ class Recorder(Observer):
         self._span.set_attribute("effectlog.run.state", outcome.state.value)
         if command.error is not None and command.outcome in _FAILED:
             spans.describe(self._span, command.error)
-            spans.fail(self._span, command.error.type, command.error.message)
+            if not held:  # Then it waits for a decision, and the exception is only why.
+                spans.fail(self._span, command.error.type, command.error.message)
         self._count_end(outcome.state)
 
     def _count_end(self, state: RunState) -> None:
