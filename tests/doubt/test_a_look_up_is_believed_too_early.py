@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from ghost import paused
 
 from effectlog import (
     Applied,
@@ -21,6 +22,7 @@ from effectlog import (
     operation_id,
 )
 from effectlog.contract import Destination
+from effectlog.store.flock import liveness_beside
 
 LostError = ConnectionResetError
 
@@ -250,3 +252,49 @@ def test_sync_effects_ask_async_look_ups_and_the_other_way_round(path: str) -> N
         assert log.sync.run(task) == "found"
     assert len(story.sent) == 1
     assert threading.active_count() < 20
+
+
+@durable_task(name="looks-up-again", retry=Retry(delay=0.0))
+async def looks_up_again(which: str) -> str:
+    return await EFFECTS[which]()
+
+
+async def test_the_settle_time_counts_from_when_a_paused_owner_is_known_dead(
+    log: EffectLog, path: str
+) -> None:
+    """It woke up, sent, and died, all between two questions: its request has as long to show as any other."""
+    liveness = liveness_beside(path)
+    await liveness.hold("ghost")
+    died: list[float] = []
+
+    def index() -> Applied | NotApplied:
+        return Applied("found") if died and time.monotonic() > died[0] + 0.5 else NotApplied()
+
+    story.answers = [index]
+    run = await log.enqueue(looks_up_again, "settling")
+    await paused(log, run, task="looks-up-again", effect="look-up/settling")
+    async with log.worker():
+        async with asyncio.timeout(20):
+            while not story.asked:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        died.append(time.monotonic())
+        liveness.abandon()
+        assert await run.result(timeout=20) == "found"
+    assert story.sent == []
+    assert (await run.record()).effects[0].requests == 1
+
+
+async def test_a_miss_is_no_answer_while_the_earlier_owner_may_be_alive(
+    log: EffectLog, path: str, until: Any
+) -> None:
+    await liveness_beside(path).hold("ghost")
+    story.answers = [NotApplied()]
+    run = await log.enqueue(looks_up_again, "settling")
+    ghost = await paused(log, run, task="looks-up-again", effect="look-up/settling")
+    async with log.worker():
+        record = await until(run, "held")
+        assert "may still be alive" in record.attempts[-1].error.message
+        await ghost.complete("send", "sent at last")
+        assert await run.result(timeout=20) == "sent at last"
+    assert story.sent == []
