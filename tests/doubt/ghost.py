@@ -13,48 +13,50 @@ from effectlog.effects import declared_effect
 from effectlog.keys import fingerprints, operation_id
 from effectlog.rows import RequestClock
 
-LEASE = 0.05
-
 
 class Ghost:
     """Attempt 1 of one run, after its request began."""
 
-    def __init__(self, log: EffectLog, run: Run[Any], owner: str = "ghost") -> None:
+    def __init__(self, log: EffectLog, run: Run[Any], *, owner: str = "ghost", lease: float = 0.05) -> None:
         self.admin = log.administration
         self.run = run
         self.owner = owner
+        self.lease = lease
         self.fence = c.Fence(run.id, 1)
 
-    async def claim(self, task: str) -> "Ghost":
-        claim = c.Claim(self.owner, "paused worker", LEASE, (c.TaskLimit((task,)),), 1, run_id=self.run.id)
-        (claimed,) = await self.admin.engine.commit(claim)
+    async def begin(
+        self, task: str, effect: str, key: str, arguments: dict[str, Any] | None = None
+    ) -> "Ghost":
+        """Claim and announce the request in one transaction, so that no lease is too short for it."""
+        limit = (c.TaskLimit((task,)),)
+        claim = c.Claim(self.owner, "paused worker", self.lease, limit, 1, run_id=self.run.id)
+        start = self._start(effect, key, arguments or {})
+        claimed, started = await self.admin.engine.commit(claim, start)
         assert isinstance(claimed, c.Claimed)
         assert len(claimed.runs) == 1
+        assert isinstance(started, c.EffectStored)
         return self
 
-    async def start(self, effect: str, key: str, arguments: dict[str, Any] | None = None) -> "Ghost":
+    def _start(self, effect: str, key: str, arguments: dict[str, Any]) -> c.StartEffect:
         spec = declared_effect(effect)
         assert spec is not None
         clock = self.admin.engine.store.clock
-        command = c.StartEffect(
+        return c.StartEffect(
             self.fence,
             key,
             seen=0,
             name=spec.name,
             operation_id=operation_id(self.run.id, key, 0),
             generation=0,
-            fingerprints=fingerprints(arguments or {}, spec.ignore, owner=spec.name),
+            fingerprints=fingerprints(arguments, spec.ignore, owner=spec.name),
             policy=spec.policy,
             clock=RequestClock(clock.wall(), clock.boot(), clock.identity),
             destination=spec.destination_json,
         )
-        (outcome,) = await self.admin.engine.commit(command)
-        assert isinstance(outcome, c.EffectStored)
-        return self
 
     def lapse(self) -> "Ghost":
         """Let its lease run out, so that the next worker takes over at once."""
-        time.sleep(2 * LEASE)
+        time.sleep(2 * self.lease)
         return self
 
     async def complete(self, key: str, value: Any) -> c.Outcome:
@@ -69,9 +71,6 @@ class Ghost:
         return stored
 
 
-async def paused(
-    log: EffectLog, run: Run[Any], *, task: str, effect: str, key: str = "send", owner: str = "ghost"
-) -> Ghost:
+async def paused(log: EffectLog, run: Run[Any], *, task: str, effect: str) -> Ghost:
     """Attempt 1 has begun its request and does not answer any more."""
-    ghost = await Ghost(log, run, owner).claim(task)
-    return (await ghost.start(effect, key)).lapse()
+    return (await Ghost(log, run).begin(task, effect, "send")).lapse()

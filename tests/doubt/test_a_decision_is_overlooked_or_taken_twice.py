@@ -148,8 +148,9 @@ async def test_nobody_decides_nothing(log: EffectLog, until: Any, by: str) -> No
 
 async def test_a_request_under_way_is_not_decided_until_its_owner_is_gone(log: EffectLog) -> None:
     run = await log.enqueue(patient_task, "loses")
-    ghost = await Ghost(log, run).claim("decided/patient")
-    await ghost.start("decided/send", "send", {"which": "loses"})
+    ghost = await Ghost(log, run, lease=1.0).begin(
+        "decided/patient", "decided/send", "send", {"which": "loses"}
+    )
     with pytest.raises(NotInDoubt, match="executing"):
         await log.resolve(run.id, "send", Applied(8), by="Ann")
     ghost.lapse()
