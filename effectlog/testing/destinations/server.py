@@ -60,7 +60,12 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 5  # seconds for a connection on which no request comes
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        length = int(self.headers.get("Content-Length", 0))
+        data = self.rfile.read(length)
+        if len(data) < length:
+            self.close_connection = True
+            return  # Its sender died in the middle: that is no request.
+        body = json.loads(data or b"{}")
         if self.path == "/_control":
             self._answer(_control(self.receiver, body))
         else:
