@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog.clock import utc
 from effectlog.context import CurrentAttempt
-from effectlog.engine import Chain
+from effectlog.entries import Chain
 from effectlog.errors import AttemptOver, EffectLogControl, EffectLogWarning, LeaseLost, RunCancelling
 from effectlog.ledger.effects import finish as finish_rule
 from effectlog.ledger.pages import Pages

@@ -11,58 +11,33 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
-import logging
 import os
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from effectlog import telemetry
+from effectlog.batches import Batches
+from effectlog.entries import Entry, fail, into
 from effectlog.errors import StoreClosed, StoreError
+from effectlog.store.protocol import Concurrent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
 
-    from effectlog.commands import Command, Outcome
+    from effectlog.commands import Command, Outcome, Renew
+    from effectlog.entries import Chain
     from effectlog.store.protocol import Store
 
-logger = logging.getLogger("effectlog")
 T = TypeVar("T")
 
 LINGER = 0.0005
 """Seconds that a batch of nothing but completed records waits for the run's next record."""
 BATCH_LIMIT = 512
 """Commands in one transaction at most, so that a heartbeat never waits long."""
+STUCK = 0.25
+"""Seconds without an answer of the store after which the deadlines of those who wait are looked at."""
 _BACKOFF = (0.02, 1.0)
-
-
-@dataclass(slots=True, eq=False)
-class Chain:
-    """The writes of one attempt, which depend on each other in the order they were handed in.
-
-    While one waits to be tried again, those after it wait behind it; once an outcome could not be
-    recorded (``broken``: why not), none after it is.
-    """
-
-    broken: BaseException | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Entry:
-    """Commands handed in together, and how their outcome goes back."""
-
-    commands: Sequence[Command]
-    chain: Chain | None = None
-    resolve: Callable[[list[Outcome] | None, BaseException | None], None] | None = None
-    waiter: asyncio.Future[list[Outcome]] | None = None
-    until: float = 0.0
-    """Monotonic time up to which a store that is unavailable for a moment is tried again."""
-    insist: bool = False
-    """Try again after any store error: what happened outside must be recorded."""
-    linger: bool = False
-    since: float = field(default_factory=time.monotonic)
 
 
 class Engine:
@@ -71,6 +46,8 @@ class Engine:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._queue: deque[Entry] = deque()
+        self._taken: list[Entry] = []
+        self._timer: asyncio.TimerHandle | None = None
         self._signalled = False
         self._closing = self._ended = False
         # Between a look at ``_closing`` and what follows from it nothing may close: it would never be answered.
@@ -82,8 +59,12 @@ class Engine:
         self._pid = os.getpid()
         self._listeners: list[Callable[[], None]] = []
         self._watch: asyncio.Task[None] | None = None
-        self.commits = 0
+        self._batches = Batches(store, self._notify)
+
+    @property
+    def commits(self) -> int:
         """Transactions so far: what a benchmark counts."""
+        return self._batches.commits
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -143,7 +124,7 @@ class Engine:
         """Answer everybody who is still waiting."""
         with self._lock:
             self._closing = True
-        self._deliver(list(self._queue), None, self.closed_error())
+        fail([*self._taken, *self._queue], self.closed_error())
         self._queue.clear()
         for _ in range(2):
             await asyncio.sleep(0)  # What was called before the door closed begins to run.
@@ -178,7 +159,7 @@ class Engine:
     ) -> list[Outcome]:
         """As ``commit``, blocking the calling thread."""
         done: concurrent.futures.Future[list[Outcome]] = concurrent.futures.Future()
-        self._push(Entry(commands, chain, resolve=_into(done), until=until, insist=insist))
+        self._push(Entry(commands, chain, resolve=into(done), until=until, insist=insist))
         return done.result()
 
     def post(
@@ -193,6 +174,12 @@ class Engine:
         ``resolve`` is called on the engine's thread with the outcomes or the error.
         """
         self._push(Entry(commands, chain, resolve=resolve, until=until, insist=True, linger=True))
+
+    async def renew(self, command: Renew, *, until: float) -> Outcome:
+        """Renew leases, on the engine's loop: beside all other traffic where the store can do that."""
+        if isinstance(self.store, Concurrent):
+            return await self.store.renew(command)
+        return (await self.commit(command, until=until))[0]
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run a coroutine on the engine's loop, such as one of the store's reads."""
@@ -259,7 +246,7 @@ class Engine:
             self._wake.clear()
             self._signalled = False
             await self._linger()
-            again = await self._apply(self._take())
+            again = await self._apply_watched(self._take())
             if not again:
                 backoff = 0.0
                 continue
@@ -296,77 +283,36 @@ class Engine:
             batch.append(entry)
         return batch
 
-    async def _apply(self, batch: list[Entry]) -> list[Entry]:
-        """Commit a batch; gives what of it has to be tried again after a pause."""
-        batch = self._without_broken(batch)
-        if not batch:
-            return []
-        commands = [command for entry in batch for command in entry.commands]
-        began = time.monotonic()
+    async def _apply_watched(self, batch: list[Entry]) -> list[Entry]:
+        """Apply a batch; nobody waits past a deadline for a store that does not answer."""
+        self._taken = batch
+        self._watch_store()
         try:
-            outcomes = await self.store.apply(commands)
-        except StoreError as error:
-            return await self._after_failure(batch, error)
-        except Exception as error:
-            logger.exception("effectlog: a batch could not be applied")
-            defect = StoreError(f"{self.store.name}: {type(error).__qualname__}: {error}", transient=False)
-            defect.__cause__ = error
-            return await self._after_failure(batch, defect)
-        self.commits += 1
-        self._deliver(batch, outcomes, None)
-        telemetry.committed(self.store.name, len(commands), time.monotonic() - began)
-        self._notify()
-        return []
+            return await self._batches.apply(batch)
+        finally:
+            self._taken = []
+            if self._timer is not None:
+                self._timer.cancel()
 
-    def _without_broken(self, batch: list[Entry]) -> list[Entry]:
-        broken = [entry for entry in batch if entry.chain is not None and entry.chain.broken is not None]
-        for entry in broken:
-            assert entry.chain is not None  # noqa: S101 - see above
-            self._deliver([entry], None, entry.chain.broken)
-        return [entry for entry in batch if entry not in broken] if broken else batch
+    def _watch_store(self) -> None:
+        assert self._loop is not None  # noqa: S101 - called on it
+        self._timer = self._loop.call_later(STUCK, self._give_up_late)
 
-    async def _after_failure(self, batch: list[Entry], error: StoreError) -> list[Entry]:
-        if len(batch) > 1 and not error.transient:
-            return await self._apply_apart(batch)
+    def _give_up_late(self) -> None:
+        """The store has not answered for a while: tell those whose time is over. What it has, it may still do."""
         now = time.monotonic()
-        for_good = isinstance(error, StoreClosed)  # A closed store does not come back.
-        again = [
-            entry
-            for entry in batch
-            if now < entry.until and (error.transient or entry.insist) and not for_good
-        ]
-        for entry in batch:
-            if entry not in again:
-                if entry.insist and entry.chain is not None:
-                    entry.chain.broken = error
-                self._deliver([entry], None, error)
-        return again
-
-    async def _apply_apart(self, batch: list[Entry]) -> list[Entry]:
-        """One entry may be to blame: the others must not fail with it, unless they come after it in its chain."""
-        again: list[Entry] = []
-        for entry in batch:
-            waits = entry.chain is not None and any(entry.chain is other.chain for other in again)
-            again += [entry] if waits else await self._apply([entry])
-        return again
-
-    def _deliver(
-        self, batch: Sequence[Entry], outcomes: list[Outcome] | None, error: BaseException | None
-    ) -> None:
-        """Hand outcomes back, with one wake-up for each loop that waits."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Entry, list[Outcome] | None]]] = {}
-        at = 0
-        for entry in batch:
-            part = None if outcomes is None else outcomes[at : at + len(entry.commands)]
-            at += len(entry.commands)
-            if entry.waiter is not None:
-                by_loop.setdefault(entry.waiter.get_loop(), []).append((entry, part))
-            elif entry.resolve is not None:
-                entry.resolve(part, error)
-        for loop, parts in by_loop.items():
-            # A loop that was closed while its callers waited has nobody left to tell.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_settle, parts, error)
+        with self._lock:
+            waiting = (entry for entry in (*self._taken, *self._queue) if not entry.answered)
+            late = [entry for entry in waiting if entry.until and entry.until <= now]
+            for entry in late:
+                with contextlib.suppress(ValueError):  # It is with the store.
+                    self._queue.remove(entry)
+        if late:
+            reason = (
+                f"{self.store.name} has not answered in time, and whether it will store this is not known"
+            )
+            self._batches.give_up(late, StoreError(reason, transient=True))
+        self._watch_store()
 
     # --- changes -------------------------------------------------------------------------------
 
@@ -393,26 +339,3 @@ class Engine:
     def _notify(self) -> None:
         for listener in list(self._listeners):
             listener()
-
-
-def _into(
-    done: concurrent.futures.Future[list[Outcome]],
-) -> Callable[[list[Outcome] | None, BaseException | None], None]:
-    def resolve(outcomes: list[Outcome] | None, error: BaseException | None) -> None:
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(outcomes or [])
-
-    return resolve
-
-
-def _settle(parts: list[tuple[Entry, list[Outcome] | None]], error: BaseException | None) -> None:
-    for entry, outcomes in parts:
-        waiter = entry.waiter
-        if waiter is None or waiter.done():
-            continue
-        if error is not None:
-            waiter.set_exception(error)
-        else:
-            waiter.set_result(outcomes or [])

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from effectlog.administration import Administration
     from effectlog.attempt import Attempt
-    from effectlog.engine import Chain, Engine
+    from effectlog.engine import Engine
+    from effectlog.entries import Chain
     from effectlog.spec import TaskSpec
     from effectlog.tasks import CallOptions
 

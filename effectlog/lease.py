@@ -125,19 +125,28 @@ class Owner:
         sent = time.monotonic()
         command = c.Renew(self.id, self.lease, tuple(attempt.fence for attempt in attempts.values()))
         try:
-            (outcome,) = await self._engine.commit(command, until=sent + self._heartbeat)
+            outcome = await self._engine.renew(command, until=sent + self._heartbeat)
         except EffectLogError as error:
             logger.warning("effectlog: a heartbeat of %s failed and is tried again: %s", self.name, error)
+            self._beat_soon()
             return
         if not isinstance(outcome, c.Renewed):
             return
+        if outcome.blocked:
+            self._beat_soon()
         for run_id, attempt in attempts.items():
             if run_id in outcome.lost:
                 self._tell_lost(attempt)
                 continue
+            if run_id in outcome.blocked:
+                continue  # Somebody else's transaction keeps it: neither renewed nor lost.
             attempt.lease_until = trusted_until(sent, self.lease)
             if run_id in outcome.cancelling:
                 attempt.end(Ending.CANCELLED)
+
+    def _beat_soon(self) -> None:
+        if self._loop is not None and self._beat_now is not None:
+            self._loop.call_later(self._heartbeat / 4, self._beat_now.set)
 
     def _tell_lost(self, attempt: Attempt) -> None:
         # An attempt that ended while the renewal was on its way is no loss.

@@ -220,6 +220,10 @@ class PostgresStore:
         """
         return await self._call(self._applier.apply(commands))
 
+    async def renew(self, command: c.Renew) -> c.Outcome:
+        """Renew leases on the connection that only heartbeats use."""
+        return (await self.apply([command]))[0]
+
     async def _write_one(self, statement: str, *args: Any) -> None:
         async def work(connection: Connection, state: Work) -> None:
             state.wrote = bool(await connection.fetch(self._sql[statement], *args))

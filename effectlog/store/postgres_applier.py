@@ -14,6 +14,7 @@ from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.store.postgres_apply import Aside, SessionLostError, apply_batch, is_start
 from effectlog.store.postgres_batch import Batch, BlockedError
+from effectlog.store.protocol import RUN_LOCKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 _ROWS_PER_SECOND = 1000.0
 _QUICK_TRIES = (0.002, 0.005, 0.01, 0.02)
-_BLOCKED_FOR = 2.0
+_BLOCKED_FOR = 0.3
+"""Seconds to wait for a locked run where nothing else can be done: whoever is next in line waits as well."""
 _UP_WITHIN = 0.5
 
 
@@ -119,7 +121,7 @@ class Applier:
                 f"{self._name}: run {', '.join(sorted(aside.runs))} is kept locked by somebody else's open "
                 f"transaction; find it in pg_stat_activity (state 'idle in transaction') and end it",
                 transient=True,
-                reason="run locked",
+                reason=RUN_LOCKED,
             )
         return StoreError(
             f"{self._name}: this process lost its session with the server, and starts no effect before "

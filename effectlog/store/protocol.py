@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from effectlog.clock import Clock
-    from effectlog.commands import Command, Outcome, Subscription
+    from effectlog.commands import Command, Outcome, Renew, Subscription
     from effectlog.model import RunState
     from effectlog.rows import RunRow, StoredRun
+
+
+RUN_LOCKED = "run locked"
+"""The ``reason`` of a StoreError for runs that somebody else's open transaction keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,10 @@ class Store(Protocol):
         """Release every resource; what was applied stays durable."""
 
     async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
-        """Apply all commands in order in one transaction and return their outcomes in that order."""
+        """Apply all commands in order in one transaction and return their outcomes in that order.
+
+        A command whose run is kept by somebody else's open transaction comes back ``Refusal.BUSY``.
+        """
 
     async def changed(self) -> None:
         """Return when another process may have changed something, or after a poll interval."""
@@ -123,6 +130,14 @@ class Store(Protocol):
 
     async def health(self) -> dict[str, object]:
         """Facts for ``doctor``: counts by state, pending runs by task, sizes, oldest doubt."""
+
+
+@runtime_checkable
+class Concurrent(Protocol):
+    """A store that takes several transactions at a time, so that a heartbeat need not wait for other writes."""
+
+    async def renew(self, command: Renew) -> Outcome:
+        """Apply one renewal beside whatever else is being applied."""
 
 
 @runtime_checkable

@@ -1,0 +1,124 @@
+"""Batches of entries and the store: applied together, apart where one is to blame, again where that can help.
+
+Runs on the engine's loop. It holds no queue and never waits: what has to be tried again goes back to the
+engine. The invariant: within one chain, nothing is applied before or without what was handed in earlier.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from effectlog import telemetry
+from effectlog.entries import Answer, Entry, deliver, fail
+from effectlog.errors import StoreClosed, StoreError
+from effectlog.ledger.pages import needs
+from effectlog.store.protocol import RUN_LOCKED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from effectlog.commands import Outcome
+    from effectlog.store.protocol import Store
+
+logger = logging.getLogger("effectlog")
+
+
+class Batches:
+    """Applies batches; ``applied`` is called after each commit."""
+
+    def __init__(self, store: Store, applied: Callable[[], None]) -> None:
+        self._store = store
+        self._applied = applied
+        self.commits = 0
+
+    async def apply(self, batch: list[Entry]) -> list[Entry]:
+        """Commit a batch; gives what of it has to be tried again after a pause."""
+        batch = self._to_do(batch)
+        if not batch:
+            return []
+        commands = [command for entry in batch for command in entry.left]
+        began = time.monotonic()
+        try:
+            outcomes = await self._store.apply(commands)
+        except StoreError as error:
+            return await self._after_failure(batch, error)
+        except Exception as error:
+            logger.exception("effectlog: a batch could not be applied")
+            defect = StoreError(f"{self._store.name}: {type(error).__qualname__}: {error}", transient=False)
+            defect.__cause__ = error
+            return await self._after_failure(batch, defect)
+        self.commits += 1
+        busy = self._hand_out(batch, outcomes)
+        telemetry.committed(self._store.name, len(commands), time.monotonic() - began)
+        self._applied()
+        return await self._after_failure(busy, _kept_locked(busy)) if busy else []
+
+    @staticmethod
+    def _to_do(batch: list[Entry]) -> list[Entry]:
+        """What nobody has answered meanwhile, and no broken chain forbids."""
+        broken = [entry for entry in batch if entry.chain is not None and entry.chain.broken is not None]
+        for entry in broken:
+            assert entry.chain is not None  # noqa: S101 - see above
+            deliver([(entry, None, entry.chain.broken)])
+        return [entry for entry in batch if not entry.answered]
+
+    @staticmethod
+    def _hand_out(batch: list[Entry], outcomes: list[Outcome]) -> list[Entry]:
+        """Hand outcomes back; gives the entries of which something is kept from us by others' transactions."""
+        answers: list[Answer] = []
+        busy: list[Entry] = []
+        at = 0
+        for entry in batch:
+            end = at + len(entry.left)
+            whole = entry.take(outcomes[at:end])
+            at = end
+            if whole is None:
+                busy.append(entry)
+            else:
+                answers.append((entry, whole, None))
+        deliver(answers)
+        return busy
+
+    async def _after_failure(self, batch: list[Entry], error: StoreError) -> list[Entry]:
+        if len(batch) > 1 and not error.transient:
+            return await self._apply_apart(batch)
+        now = time.monotonic()
+        for_good = isinstance(error, StoreClosed)  # A closed store does not come back.
+        locked = getattr(error, "reason", "") == RUN_LOCKED
+        again = [
+            entry
+            for entry in batch
+            if now < (entry.patient_until if locked else entry.until)
+            and (error.transient or entry.insist)
+            and not for_good
+        ]
+        self.give_up([entry for entry in batch if entry not in again], error)
+        return again
+
+    @staticmethod
+    def give_up(entries: Sequence[Entry], error: StoreError) -> None:
+        """Answer with an error; what comes after an outcome that is not recorded isn't recorded either."""
+        for entry in entries:
+            if entry.insist and entry.chain is not None:
+                entry.chain.broken = error
+        fail(entries, error)
+
+    async def _apply_apart(self, batch: list[Entry]) -> list[Entry]:
+        """One entry may be to blame: the others must not fail with it, unless they come after it in its chain."""
+        again: list[Entry] = []
+        for entry in batch:
+            waits = entry.chain is not None and any(entry.chain is other.chain for other in again)
+            again += [entry] if waits else await self.apply([entry])
+        return again
+
+
+def _kept_locked(entries: Sequence[Entry]) -> StoreError:
+    runs = ", ".join(sorted(needs(command for entry in entries for command in entry.left).runs))
+    return StoreError(
+        f"run {runs} is kept locked by somebody else's open transaction; find the session that is idle in a "
+        f"transaction and end it",
+        transient=True,
+        reason=RUN_LOCKED,
+    )

@@ -1,0 +1,131 @@
+"""What is handed in to the engine: commands in order, and the way their outcome goes back.
+
+Knows neither store nor loop of the engine. The invariant: each entry is answered once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from effectlog import commands as c
+
+if TYPE_CHECKING:
+    import asyncio
+    import concurrent.futures
+    from collections.abc import Callable, Sequence
+
+    from effectlog.commands import Command, Outcome
+
+PATIENCE = 2.0
+"""Seconds for which anything is tried again while somebody else's transaction keeps its run."""
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """The writes of one attempt, which depend on each other in the order they were handed in.
+
+    While one waits to be tried again, those after it wait behind it; once an outcome could not be
+    recorded (``broken``: why not), none after it is.
+    """
+
+    broken: BaseException | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """Commands handed in together, and how their outcome goes back."""
+
+    commands: Sequence[Command]
+    chain: Chain | None = None
+    resolve: Callable[[list[Outcome] | None, BaseException | None], None] | None = None
+    waiter: asyncio.Future[list[Outcome]] | None = None
+    until: float = 0.0
+    """Monotonic time up to which a store that is unavailable for a moment is tried again."""
+    insist: bool = False
+    """Try again after any store error: what happened outside must be recorded."""
+    linger: bool = False
+    since: float = field(default_factory=time.monotonic)
+    answered: bool = False
+    _known: dict[int, Outcome] | None = None
+    """The outcomes of a part, by place, where the rest has to be tried again."""
+
+    @property
+    def left(self) -> Sequence[Command]:
+        """The commands that still have to be applied."""
+        known = self._known
+        return self.commands if not known else [x for i, x in enumerate(self.commands) if i not in known]
+
+    @property
+    def patient_until(self) -> float:
+        """As ``until``, where the run is merely kept by somebody else's transaction."""
+        return max(self.until, self.since + PATIENCE)
+
+    def take(self, outcomes: list[Outcome]) -> list[Outcome] | None:
+        """The outcomes of all commands, once ``outcomes`` are those of what was left; None while some are busy."""
+        if not self._known and not any(map(is_busy, outcomes)):
+            return outcomes
+        known = self._known = self._known or {}
+        places = [i for i in range(len(self.commands)) if i not in known]
+        known.update(
+            (i, outcome) for i, outcome in zip(places, outcomes, strict=True) if not is_busy(outcome)
+        )
+        return None if len(known) < len(self.commands) else [known[i] for i in range(len(self.commands))]
+
+
+def is_busy(outcome: Outcome) -> bool:
+    """Nothing was done, because somebody else's transaction was in the way."""
+    return isinstance(outcome, c.Refused) and outcome.reason is c.Refusal.BUSY
+
+
+Answer = tuple[Entry, "list[Outcome] | None", "BaseException | None"]
+
+
+def deliver(answers: Sequence[Answer]) -> None:
+    """Hand outcomes or errors back, with one wake-up for each loop that waits."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Answer]] = {}
+    for answer in answers:
+        entry, outcomes, error = answer
+        if entry.answered:
+            continue
+        entry.answered = True
+        if entry.waiter is not None:
+            by_loop.setdefault(entry.waiter.get_loop(), []).append(answer)
+        elif entry.resolve is not None:
+            entry.resolve(outcomes, error)
+    for loop, waiting in by_loop.items():
+        # A loop that was closed while its callers waited has nobody left to tell.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, waiting)
+
+
+def fail(entries: Sequence[Entry], error: BaseException) -> None:
+    """Answer entries with an error."""
+    deliver([(entry, None, error) for entry in entries])
+
+
+def _settle(answers: Sequence[Answer]) -> None:
+    for entry, outcomes, error in answers:
+        waiter = entry.waiter
+        if waiter is None or waiter.done():
+            continue
+        if error is not None:
+            waiter.set_exception(error)
+        else:
+            waiter.set_result(outcomes or [])
+
+
+def into(
+    done: concurrent.futures.Future[list[Outcome]],
+) -> Callable[[list[Outcome] | None, BaseException | None], None]:
+    """A ``resolve`` that settles a thread's future."""
+
+    def resolve(outcomes: list[Outcome] | None, error: BaseException | None) -> None:
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(outcomes or [])
+
+    return resolve
