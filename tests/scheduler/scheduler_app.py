@@ -1,20 +1,21 @@
-"""The tasks of the scheduler's tests, and a process that works on them or enqueues them.
+"""The tasks of the scheduler's tests, and what their processes do.
 
-``python scheduler_app.py COMMAND DB JSON``. What an effect really does is one line in the file
-named by ``REQUESTS``: time (monotonic, one clock for the machine), process, what.
+What an effect really does is one line in the file named by ``REQUESTS``: time (monotonic, one clock
+for the machine), process, what.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sys
 import time
-from pathlib import Path
-from typing import Any
+import warnings
+from typing import TYPE_CHECKING, Any
 
-from effectlog import EffectLog, Retry, durable_task, effect, upkeep
+from effectlog import EffectLog, Retry, Run, durable_task, effect, upkeep
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 
 def note(text: str) -> None:
@@ -115,33 +116,29 @@ TASKS = {
 }
 
 
-async def work(db: str, options: dict[str, Any]) -> None:
+async def work(db: str, options: dict[str, Any], pipe: Connection) -> None:
     names = options.pop("tasks", None)
     lease = options.pop("lease", 30.0)
     tasks = None if names is None else [TASKS[name] for name in names]
     async with EffectLog(db, lease=lease) as log:
-        await log.worker(tasks=tasks, **options).serve(ready=lambda: print("ready", flush=True))
+        await log.worker(tasks=tasks, **options).serve(ready=lambda: pipe.send("ready"))
 
 
-async def enqueue(db: str, options: dict[str, Any]) -> None:
-    """Wait for a line, then enqueue the same call ``times`` times at once; prints the handles."""
+async def enqueue(db: str, options: dict[str, Any], pipe: Connection) -> None:
+    """When told, enqueue the same call ``times`` times at once; tells the handles."""
     task = TASKS[options["task"]].with_options(idempotency_key=options.get("key"))
     async with EffectLog(db) as log:
-        print("ready", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
-        calls = (log.enqueue(task, *options["args"]) for _ in range(options.get("times", 1)))
+        pipe.send("ready")
+        await asyncio.to_thread(pipe.recv)
+        calls = (log.enqueue(task, *options["args"]) for _ in range(options["times"]))
         runs = await asyncio.gather(*calls, return_exceptions=True)
-    print(
-        json.dumps(
-            [[run.id, run.created] if not isinstance(run, BaseException) else repr(run) for run in runs]
-        )
-    )
+    pipe.send([(run.id, run.created) if isinstance(run, Run) else repr(run) for run in runs])
 
 
-async def feed(db: str, options: dict[str, Any]) -> None:
+async def feed(db: str, options: dict[str, Any], pipe: Connection) -> None:
     """Enqueue one run after the other, each once the one before has been executed."""
     async with EffectLog(db) as log:
-        print("ready", flush=True)
+        pipe.send("ready")
         for n in range(options["count"]):
             await asyncio.sleep(options["pause"])
             run = await log.enqueue(bare, f"new {n}")
@@ -149,22 +146,17 @@ async def feed(db: str, options: dict[str, Any]) -> None:
             await run.result(10)
 
 
-async def purge(db: str, options: dict[str, Any]) -> None:
-    """Wait for a line, then purge all that has ended, in small batches."""
-    upkeep.PURGE_BATCH = options.get("batch", 100)
+async def purge(db: str, options: dict[str, Any], pipe: Connection) -> None:
+    """When told, purge all that has ended, in small batches."""
+    upkeep.PURGE_BATCH = options["batch"]
     async with EffectLog(db) as log:
-        print("ready", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
+        pipe.send("ready")
+        await asyncio.to_thread(pipe.recv)
         await log.purge(0)
 
 
-def main() -> None:
-    command, db, options = sys.argv[1:]
-    asyncio.run(
-        {"work": work, "enqueue": enqueue, "feed": feed, "purge": purge}[command](db, json.loads(options))
-    )
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
-    main()
+def main(command: str, db: str, requests: str, options: dict[str, Any], pipe: Connection) -> None:
+    """The whole of one process."""
+    os.environ["REQUESTS"] = requests
+    warnings.simplefilter("ignore")
+    asyncio.run({"work": work, "enqueue": enqueue, "feed": feed, "purge": purge}[command](db, options, pipe))

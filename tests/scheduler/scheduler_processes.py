@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import scheduler_app
 
 from effectlog import EffectState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from effectlog import Run
-
-APP = Path(__file__).with_name("scheduler_app.py")
 
 
 @dataclass(frozen=True)
@@ -32,54 +30,59 @@ class Request:
     what: str
 
 
+# Forked from a server that has imported everything: starting a process then takes next to no time.
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["pytest", "scheduler_app"])
+
+
 class Process:
     """One started process."""
 
     def __init__(self, command: str, db: Path, requests: Path, options: dict[str, Any]) -> None:
-        self.popen = subprocess.Popen(
-            [sys.executable, "-W", "ignore", str(APP), command, str(db), json.dumps(options)],
-            env={**os.environ, "REQUESTS": str(requests)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self.pipe, theirs = _context.Pipe()
+        self._process = _context.Process(
+            target=scheduler_app.main, args=(command, str(db), str(requests), options, theirs), daemon=True
         )
+        self._process.start()
+        theirs.close()
 
     def wait_until_ready(self) -> None:
-        assert self.popen.stdout is not None
-        line = self.popen.stdout.readline()
-        assert line == "ready\n", f"the process said {line!r}"
+        assert self.pipe.poll(20), "the process never became ready"
+        assert self.pipe.recv() == "ready"
 
     @property
     def pid(self) -> int:
-        return self.popen.pid
+        pid = self._process.pid
+        assert pid is not None
+        return pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; minus the signal's number if one ended it."""
+        return self._process.exitcode
 
     def signal(self, number: int) -> float:
         """Send a signal; the time it was sent."""
         sent = time.monotonic()
-        self.popen.send_signal(number)
+        os.kill(self.pid, number)
         return sent
 
     def kill(self) -> float:
         sent = self.signal(signal.SIGKILL)
-        self.popen.wait()
+        self.wait()
         return sent
 
-    def finish(self, line: str = "\n") -> Any:
-        """Send a line, and read what it prints until it ends."""
-        out, _ = self.popen.communicate(line, timeout=30)
-        return json.loads(out) if out else None
-
-    def wait(self, timeout: float = 15) -> int:
-        return self.popen.wait(timeout)
+    def wait(self, timeout: float = 15) -> int | None:
+        self._process.join(timeout)
+        return self._process.exitcode
 
     def end(self) -> None:
         """Whatever state it is in."""
-        if self.popen.poll() is None:
-            self.popen.kill()
-        self.popen.wait()
-        for stream in (self.popen.stdin, self.popen.stdout):
-            if stream is not None:
-                stream.close()
+        if self._process.is_alive():
+            self._process.kill()
+        self._process.join()
+        self._process.close()
+        self.pipe.close()
 
 
 async def completed(run: Run[Any], count: int) -> None:

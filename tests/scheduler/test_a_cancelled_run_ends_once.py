@@ -107,7 +107,7 @@ async def test_sync_code_stops_at_its_next_effect_and_what_it_did_is_recorded(lo
     def second() -> None:
         raise AssertionError("no effect starts after a cancellation")
 
-    @durable_task(name="sync body")
+    @durable_task(name="sync body with two effects")
     def body() -> None:
         first()
         try:

@@ -20,7 +20,7 @@ async def _supervise(field: Field, log: EffectLog, runs: int) -> int:
     deaths = 0
     worker = field.worker()
     while sum(record.state.ended for record in await log.list_runs(limit=runs)) < runs:
-        if worker.popen.poll() is not None:
+        if worker.exit_code is not None:
             assert worker.wait() == 9
             deaths += 1
             worker = field.worker()

@@ -92,9 +92,7 @@ async def test_a_purge_that_is_killed_leaves_only_whole_runs(field: Field, log: 
         runs = await log.enqueue_many(quick, [(str(n),) for n in range(300)])
         await asyncio.gather(*(run.result(60) for run in runs))
     purging = field.start("purge", batch=20)
-    assert purging.popen.stdin is not None
-    purging.popen.stdin.write("go\n")
-    purging.popen.stdin.flush()
+    purging.pipe.send("go")
     while (
         len(
             await log.administration.engine.read(log.administration.engine.store.states([r.id for r in runs]))

@@ -97,7 +97,7 @@ async def test_a_thread_that_will_not_end_does_not_keep_the_process_and_is_taken
     field.worker()
     leaving.signal(signal.SIGTERM)
     second = leaving.signal(signal.SIGINT)  # Another one: two of a kind may arrive as one.
-    while leaving.popen.poll() is None:
+    while leaving.exit_code is None:
         assert len(field.requests()) == 1, "handed on while its thread was alive"
         assert time.monotonic() - second < 2
         await asyncio.sleep(0.01)
