@@ -52,6 +52,8 @@ class Claimer:
     ) -> None:
         self.looked_at: float | None = None
         """When it last looked for work and could have claimed it, by the wall clock."""
+        self.looked = asyncio.Event()
+        """Set once it has looked for the first time."""
         self._engine = engine
         self._codec = codec
         self._executor = executor
@@ -59,7 +61,7 @@ class Claimer:
         self._concurrency = concurrency
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._stopping = False
+        self._stopping = asyncio.Event()
         self._poked = True
         self._owners: dict[str, str] = {}
         self._owners_changed = True
@@ -74,7 +76,7 @@ class Claimer:
 
     async def stop(self) -> None:
         """Let the round that is under way end: what it claims must be executed."""
-        self._stopping = True
+        self._stopping.set()
         self._wake.set()
         self._engine.unlisten(self.poke)
         await asyncio.wait({self._running})
@@ -88,21 +90,23 @@ class Claimer:
 
     async def _run(self) -> None:
         pause = LIVENESS_INTERVAL
-        while not self._stopping:
+        while not self._stopping.is_set():
             try:
                 wait = await self._round()
-                pause = LIVENESS_INTERVAL
             except StoreClosed:
                 return
-            except EffectLogError as error:
-                wait = pause = min(pause * 2, _LONGEST_PAUSE)
+            except Exception as error:
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                known = isinstance(error, EffectLogError)
+                name = self._executor.owner.name
                 logger.warning(
-                    "effectlog: %s can't claim and tries again: %s", self._executor.owner.name, error
+                    "effectlog: %s can't claim and tries again: %s", name, error, exc_info=not known
                 )
-            except Exception:
-                wait = pause = min(pause * 2, _LONGEST_PAUSE)
-                logger.exception("effectlog: %s could not claim and tries again", self._executor.owner.name)
-            await self._sleep(wait)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), pause)  # However often it is poked.
+            else:
+                pause = LIVENESS_INTERVAL
+                await self._sleep(wait)
 
     async def _sleep(self, seconds: float) -> None:
         timer = self._loop.call_later(max(0.0, seconds), self._wake.set)
@@ -169,13 +173,14 @@ class Claimer:
         """Claim while something is due and there is room; the seconds until more becomes due."""
         names = list(tasks)
         next_in = IDLE_INTERVAL
-        while not self._stopping and (free := self._concurrency - len(self._executor)) > 0:
+        while not self._stopping.is_set() and (free := self._concurrency - len(self._executor)) > 0:
             due = await self._engine.read(self._engine.store.due(names))
             next_in = IDLE_INTERVAL if due.next_in is None else due.next_in
             # Due, but not to be had: a limit or a suspect keeps it waiting, and its end will wake us.
             if not due.now or not await self._claim_some(tasks, free):
                 break
         self.looked_at = self._engine.store.clock.wall()
+        self.looked.set()
         return next_in
 
     async def _claim_some(self, tasks: Mapping[str, TaskSpec], free: int) -> bool:

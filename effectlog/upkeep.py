@@ -6,6 +6,7 @@ None of it decides anything about runs that have not ended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -27,6 +28,8 @@ logger = logging.getLogger("effectlog")
 
 PURGE_BATCH = 500
 """Runs removed in one transaction."""
+FIRST_LOOK = 1.0
+"""Seconds that the first sign of life waits for the first look for work."""
 UPKEEP_INTERVAL = 60.0
 """Seconds between two rounds of clearing away and purging."""
 FORGOTTEN_AFTER = 86_400.0
@@ -81,6 +84,9 @@ class Upkeep:
 
     async def beat(self) -> None:
         """Say that this worker is alive, what it can execute, and when it last looked for work."""
+        with contextlib.suppress(TimeoutError):
+            # The first beat should not have to say that it never looked, unless it can't.
+            await asyncio.wait_for(self._claimer.looked.wait(), FIRST_LOOK)
         host, pid = socket.gethostname(), os.getpid()
         looked_at = self._claimer.looked_at
         tasks = self._claimer.task_names

@@ -31,9 +31,9 @@ async def _supervise(field: Field, log: EffectLog, runs: int) -> int:
 async def test_one_poisonous_run_among_ninety_nine_is_the_only_dead_letter(
     field: Field, log: EffectLog
 ) -> None:
-    before = await log.enqueue_many(slow, [(str(n), 0.02) for n in range(50)])
+    before = await log.enqueue_many(slow, [(str(n), 0.01) for n in range(50)])
     bad = await log.enqueue(poison, "poison")
-    after = await log.enqueue_many(slow, [(str(n), 0.02) for n in range(50, 99)])
+    after = await log.enqueue_many(slow, [(str(n), 0.01) for n in range(50, 99)])
     deaths = await _supervise(field, log, 100)
     assert deaths == 3
     assert await asyncio.gather(*(run.result(1) for run in before + after)) == [str(n) for n in range(99)]

@@ -42,10 +42,9 @@ async def test_a_killed_worker_is_followed_within_a_tenth_of_a_second(field: Fie
 
 async def test_a_live_worker_takes_over_fifty_runs_of_a_killed_one(field: Field, log: EffectLog) -> None:
     doomed = field.worker()
-    runs = await log.enqueue_many(two, [(str(n), 3.0) for n in range(50)])
+    runs = await log.enqueue_many(two, [(str(n), 1.5) for n in range(50)])
     field.worker()
-    for run in runs:
-        await completed(run, 1)
+    await asyncio.gather(*(completed(run, 1) for run in runs))
     doomed.kill()
     assert await asyncio.gather(*(run.result(20) for run in runs)) == [f"{n}:2" for n in range(50)]
     assert sorted(field.whats()) == sorted(f"{n}:{m}" for n in range(50) for m in (1, 2))

@@ -239,8 +239,8 @@ async def test_signals_inside_effects_of_a_deploy_hand_on_between_effects(
     """Two signals at once, as an impatient supervisor sends them: completed effects are not sent again."""
     leaving = field.worker()
     runs = await log.enqueue_many(two, [(str(n), 2.0) for n in range(50)])
-    for run in runs:
-        await completed(run, 1)
+    field.wait_for(lambda all_: len(all_) == 50)
+    await asyncio.gather(*(completed(run, 1) for run in runs))
     field.worker()
     leaving.signal(signal.SIGTERM)
     leaving.signal(signal.SIGINT)
