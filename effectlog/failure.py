@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,18 @@ def _declared_type(name: str, declared: tuple[type[BaseException], ...]) -> type
         for kind in (base, *_subclasses(base)):
             if name in (kind.__qualname__, f"{kind.__module__}.{kind.__qualname__}"):
                 return kind
+    # A group such as those of effectlog.clients.failures has no subclasses, it recognises them.
+    recognised = _imported_type(name)
+    if recognised is not None and issubclass(recognised, declared):
+        return recognised
     return declared[0] if declared else Exception
+
+
+def _imported_type(name: str) -> type[BaseException] | None:
+    """The exception class of this name, if its module is imported; nothing is imported for it."""
+    module, _, found = name.rpartition(".")
+    kind = getattr(sys.modules.get(module), found, None)
+    return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None
 
 
 def _subclasses(base: type[BaseException]) -> Iterator[type[BaseException]]:
