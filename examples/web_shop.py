@@ -11,8 +11,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -128,21 +128,24 @@ def play(shop: httpx.Client, provider: CountingDestination) -> None:
     print(f"requests: {len(provider.requests())}, payments: {len(provider.effects())}")
 
 
-def main(folder: str, provider: CountingDestination) -> None:
-    os.environ |= {"SHOP_STORE": f"{folder}/shop.db", "PAYMENTS_URL": provider.url}
+@contextmanager
+def serving() -> Iterator[httpx.Client]:
+    """The shop on a free port of this machine, and a client for it."""
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
-    serving = threading.Thread(target=lambda: asyncio.run(server.serve()))
-    serving.start()
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    thread.start()
     while not server.started:
         time.sleep(0.02)
     port = server.servers[0].sockets[0].getsockname()[1]
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as shop:
-        play(shop, provider)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        yield client
     server.should_exit = True
-    serving.join()
+    thread.join()
 
 
 if __name__ == "__main__":
     # Stands for the provider: it ignores keys, so every request is a payment.
     with TemporaryDirectory() as folder, CountingDestination("blind") as provider:
-        main(folder, provider)
+        os.environ |= {"SHOP_STORE": f"{folder}/shop.db", "PAYMENTS_URL": provider.url}
+        with serving() as shop:
+            play(shop, provider)

@@ -5,9 +5,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import stripe
 import tenacity
 
-from effectlog import EffectFailed, EffectLog, Retry, RunFailed, durable_task, effect, operation_id
+from effectlog import (
+    EffectFailed,
+    EffectLog,
+    Retry,
+    RunFailed,
+    current_attempt,
+    durable_task,
+    effect,
+    operation_id,
+)
+from effectlog.clients.failures import CARD_DECLINED_STRIPE
 
 
 class NotSentError(Exception):
@@ -207,6 +218,33 @@ async def test_a_refusal_for_good_is_caught_by_its_own_type_at_first_and_on_repl
         assert await first.result(timeout=20) == "StolenError, True: 402: the card is stolen"
     stored = await log.administration.stored(first.id)
     assert stored.effects[0].final
+
+
+@effect(key="pay", name="lost/stripe", final=(CARD_DECLINED_STRIPE,))
+def pay() -> str:
+    ids.append(operation_id())
+    raise stripe.CardError("Your card was declined.", "number", "card_declined")
+
+
+@durable_task(name="lost/pays", retry=Retry(delay=0.0))
+def pays() -> str:
+    try:
+        return pay()
+    except stripe.CardError as error:
+        if current_attempt().number == 1:
+            raise RuntimeError("so that the second attempt meets the recorded failure") from error
+        return str(error)
+
+
+async def test_a_group_of_errors_is_raised_as_the_clients_own_class_at_first_and_on_replay(
+    log: EffectLog,
+) -> None:
+    ids.clear()
+    async with log.worker():
+        run = await log.enqueue(pays)
+        assert await run.result(timeout=20) == "Your card was declined."
+    assert len(ids) == 1
+    assert [attempt.outcome for attempt in (await run.record()).attempts] == ["error", "succeeded"]
 
 
 async def test_a_refusal_for_good_after_a_lost_answer_keeps_the_doubt_as_evidence(
