@@ -23,6 +23,7 @@ from effectlog.store import mapping, sqlite_file
 from effectlog.store.flock import NoLiveness, liveness_beside
 from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
 from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs
+from effectlog.store.sqlite_fork import at_work
 from effectlog.store.sqlite_live import LiveRuns
 from effectlog.store.sqlite_watch import ChangeWatch
 
@@ -119,7 +120,7 @@ class SqliteStore:
         )
 
     async def _connect(self) -> aiosqlite.Connection:
-        connection = aiosqlite.Connection(self._connection, iter_chunk_size=64)
+        connection = aiosqlite.Connection(lambda: at_work(self._connection), iter_chunk_size=64)
         # A log that nobody closed must not keep the process from ending.
         connection._thread.daemon = True  # noqa: SLF001 - aiosqlite offers no option for it
         try:
@@ -137,7 +138,7 @@ class SqliteStore:
         try:
             raw = connection._conn  # noqa: SLF001 - see the next line
             # aiosqlite offers single statements only; a batch must be one unit on its thread.
-            return await connection._execute(function, raw, *args)  # type: ignore[no-any-return,no-untyped-call]  # noqa: SLF001
+            return await connection._execute(at_work, function, raw, *args)  # type: ignore[no-any-return,no-untyped-call]  # noqa: SLF001
         except (sqlite3.Error, ValueError, OverflowError) as error:
             raise _translated(error, self.name) from error
 

@@ -91,6 +91,8 @@ def prepare(connection: sqlite3.Connection, name: str) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")  # macOS alone: elsewhere a sync reaches the disk anyway.
     connection.execute("PRAGMA foreign_keys = ON")
+    if _is_current(connection):
+        return  # Without the write lock, so that a store that somebody keeps locked can at least be read.
     connection.execute("BEGIN IMMEDIATE")
     try:
         _migrate(connection, name)
@@ -114,6 +116,14 @@ def _set_wal(connection: sqlite3.Connection) -> str:
             time.sleep(0.01)
         else:
             return str(journal)
+
+
+def _is_current(connection: sqlite3.Connection) -> bool:
+    table = "SELECT 1 FROM sqlite_schema WHERE name = 'effectlog_migrations'"
+    if not connection.execute(table).fetchall():
+        return False
+    ((applied,),) = connection.execute("SELECT max(number) FROM effectlog_migrations").fetchall()
+    return bool(applied == migrations("sqlite")[-1][0])
 
 
 def _migrate(connection: sqlite3.Connection, name: str) -> None:

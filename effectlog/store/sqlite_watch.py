@@ -11,6 +11,8 @@ import contextlib
 import sqlite3
 import threading
 
+from effectlog.store.sqlite_fork import at_work
+
 POLL_INTERVAL = 0.025
 """Seconds between two looks."""
 
@@ -45,7 +47,7 @@ class ChangeWatch:
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         seen = -1
         while not self._stopping.wait(POLL_INTERVAL):
-            version = _data_version(self._connection)
+            version = at_work(_data_version, self._connection)
             if version != seen:
                 seen = version
                 with contextlib.suppress(RuntimeError):
