@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.throughput import embedded, processes
+from benchmarks.throughput import calls, embedded, processes
 from benchmarks.throughput.figures import Figure, machine, table
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ _MEASURES: dict[str, Callable[[_Size], list[Figure]]] = {
     "concurrent": lambda s: [embedded.measure_side_by_side(s.folder, s.repetitions, s.of(2000))],
     "sequence": lambda s: [embedded.measure_sequence(s.folder, s.repetitions, s.of(1000))],
     "replay": lambda s: [embedded.measure_replay(s.folder, s.repetitions, s.of(1000))],
+    "calls": lambda _: [calls.measure_calls()],
     "outside": lambda s: [embedded.measure_outside(s.repetitions)],
     "import": lambda s: [processes.measure_import(3 * s.repetitions)],
     "takeover": lambda s: [processes.measure_takeover(s.folder, s.repetitions)],
