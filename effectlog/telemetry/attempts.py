@@ -127,7 +127,7 @@ class Recorder(Observer):
             return
         names = {"effect": effect.name, "destination": request.destination}
         self._meters.measure("request.duration", request.took, outcome=command.outcome.value, **names)
-        if command.outcome is c.RequestOutcome.COMPLETED:
+        if command.outcome is c.RequestOutcome.COMPLETED and not self._lost:
             self._meters.count("effects.completed", **names)
 
     @harmless(None)
@@ -192,12 +192,17 @@ class Recorder(Observer):
             took = time.monotonic() - self._began
             self._meters.measure("attempt.duration", took, task=self._attempt.task.name, outcome=outcome)
 
+    @property
+    def _lost(self) -> bool:
+        ending = self._attempt.ending
+        return ending is not None and ending.name == "LOST"
+
     def _unrecorded(self) -> str:
         """The end was not recorded here: ownership was lost, the worker left, or the store could not be reached."""
         ending = self._attempt.ending
         if ending is not None and ending.name == "RELEASED":
             return "released"
-        if ending is None or ending.name != "LOST":
+        if not self._lost:
             spans.fail(self._span, "unrecorded", "the attempt's end could not be recorded")
             return "unrecorded"
         spans.fail(self._span, "effectlog.LeaseLost", self._attempt.reason)

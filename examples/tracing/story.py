@@ -23,17 +23,25 @@ HERE = Path(__file__).parent
 def start_worker(
     name: str, store: str, collector: str, services: Path, *, dies: bool
 ) -> subprocess.Popen[str]:
-    """Start a worker and wait until it works."""
+    """Start a worker that waits for its cue."""
     env = os.environ | {"SERVICES": str(services)} | ({"DIES": "1"} if dies else {})
     process = subprocess.Popen(
         [sys.executable, str(HERE / "worker.py"), name, store, collector],
         env=env,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
     print(process.stdout.readline(), end="")
     return process
+
+
+def cue(process: subprocess.Popen[str]) -> None:
+    """Let a worker work."""
+    assert process.stdin is not None
+    process.stdin.write("work\n")
+    process.stdin.flush()
 
 
 def finish(process: subprocess.Popen[str]) -> None:
@@ -55,11 +63,11 @@ async def play(folder: Path, collector: str) -> None:
     async with EffectLog(store) as log:
         first = start_worker("worker A", store, collector, services, dies=True)
         second = start_worker("worker B", store, collector, services, dies=False)
-        second.send_signal(signal.SIGSTOP)  # Or it might be the one that gets the order.
+        cue(first)
         run = await order(log, "A-42")
         await asyncio.to_thread(first.wait)
         print(f"worker A was killed (exit status {first.returncode})")
-        second.send_signal(signal.SIGCONT)
+        cue(second)
         print("result:", await run.result(timeout=30))
         (child,) = await log.list_runs(task=shop.ship)
         await (await log.get_run(child.id)).result(timeout=30)

@@ -13,9 +13,11 @@ from effectlog import EffectLog
 
 async def main(name: str, store: str, collector: str) -> None:
     provider = set_up(name, collector)
+    print(f"{name} is there", flush=True)
+    sys.stdin.readline()
     async with EffectLog(store, lease=3.0) as log:
         shop.log = log
-        await log.worker(name=name).serve(ready=lambda: print(f"{name} works", flush=True))
+        await log.worker(name=name).serve()
     provider.shutdown()
 
 

@@ -49,43 +49,43 @@ async def slow(order: str) -> None:
     await here["go on"].wait()
 
 
-@durable_task(name="again", retry=Retry(delay=0.01))
+@durable_task(name="story.again", retry=Retry(delay=0.01))
 async def again(order: str) -> str:
     charge(order)
     return await flaky(order)
 
 
-@durable_task(name="careful", retry=Retry(delay=0.01))
+@durable_task(name="story.careful", retry=Retry(delay=0.01))
 async def careful(order: str) -> str:
     return await risky(order)
 
 
-@durable_task(name="long", retry=Retry(delay=0.01))
+@durable_task(name="story.long", retry=Retry(delay=0.01))
 async def long_one(order: str) -> None:
     await slow(order)
 
 
-@durable_task(name="child")
+@durable_task(name="story.child")
 def child(order: str) -> None:
     charge(order)
 
 
-@durable_task(name="parent")
+@durable_task(name="story.parent")
 async def parent(order: str) -> None:
     await here["log"].enqueue(child.with_options(idempotency_key="c"), order)
 
 
-@durable_task(name="mourner")
+@durable_task(name="story.mourner")
 def mourner(run_id: str, error: str) -> None:
     pass
 
 
-@durable_task(name="doomed", retry=Retry(max_attempts=1), on_dead=mourner)
+@durable_task(name="story.doomed", retry=Retry(max_attempts=1), on_dead=mourner)
 def doomed() -> None:
     raise LookupError("gone")
 
 
-@durable_task(name="listener", on="paid")
+@durable_task(name="story.listener", on="story.paid")
 def listener(order: str) -> None:
     pass
 
@@ -110,20 +110,20 @@ async def test_a_retry_shows_both_attempts_the_replay_and_the_resend(store: str,
 
     assert seen.tree() == [
         "request INTERNAL",
-        "  enqueue again PRODUCER",
-        "    attempt again CONSUMER ERROR",
+        "  enqueue story.again PRODUCER",
+        "    attempt story.again CONSUMER ERROR",
         f"      effect {__name__}.charge CLIENT",
         f"      effect {__name__}.flaky CLIENT ERROR",
-        "    attempt again CONSUMER",
+        "    attempt story.again CONSUMER",
         f"      effect {__name__}.flaky CLIENT",
     ]
-    first, second = seen.named("attempt again")
-    assert seen.links(first) == [("enqueue", "enqueue again")]
-    assert seen.links(second) == [("enqueue", "enqueue again"), ("attempt", "attempt again")]
+    first, second = seen.named("attempt story.again")
+    assert seen.links(first) == [("enqueue", "enqueue story.again")]
+    assert seen.links(second) == [("enqueue", "enqueue story.again"), ("attempt", "attempt story.again")]
     assert events(first) == ["exception"]
     assert events(second) == ["replayed", "resent"]
     assert attributes(first, "run.id", "task", "attempt", "fence", "outcome", "run.state") == [
-        *(run.id, "again", 1, 1),
+        *(run.id, "story.again", 1, 1),
         *("error", "pending"),
     ]
     assert attributes(second, "attempt", "outcome", "run.state") == [2, "succeeded", "succeeded"]
@@ -140,13 +140,13 @@ async def test_attributes_follow_the_semantic_conventions(store: str, seen: Seen
         run = await log.enqueue(again.with_options(correlation_id="order-1"), "1")
         await settled(run)
 
-    made, attempt = seen.one("enqueue again"), seen.named("attempt again")[0]
+    made, attempt = seen.one("enqueue story.again"), seen.named("attempt story.again")[0]
     for span, kind, operation in ((made, "send", "enqueue"), (attempt, "process", "attempt")):
         found = span.attributes or {}
         assert (found["messaging.system"], found["messaging.operation.type"]) == ("effectlog", kind)
         assert (found["messaging.operation.name"], found["messaging.destination.name"]) == (
             operation,
-            "again",
+            "story.again",
         )
         assert found["messaging.message.id"] == run.id
     assert (attempt.attributes or {})["messaging.client.id"] == "w1"
@@ -170,18 +170,21 @@ async def test_a_hold_is_no_error_and_its_resolution_links_to_the_run(store: str
 
     name = f"effect {__name__}.risky"
     assert seen.tree() == [
-        "enqueue careful PRODUCER",
-        "  attempt careful CONSUMER",
+        "enqueue story.careful PRODUCER",
+        "  attempt story.careful CONSUMER",
         f"    {name} CLIENT ERROR",
-        "  attempt careful CONSUMER",
+        "  attempt story.careful CONSUMER",
         "desk INTERNAL",
         f"  resolve {__name__}.risky INTERNAL",
     ]
-    held, after = seen.named("attempt careful")
+    held, after = seen.named("attempt story.careful")
     assert attributes(held, "outcome", "run.state") == ["held", "held"]
     assert events(after) == ["replayed"]
     resolution = seen.one(f"resolve {__name__}.risky")
-    assert seen.links(resolution) == [("enqueue", "enqueue careful"), ("attempt", "attempt careful")]
+    assert seen.links(resolution) == [
+        ("enqueue", "enqueue story.careful"),
+        ("attempt", "attempt story.careful"),
+    ]
     assert attributes(resolution, "run.id", "effect.key") == [run.id, "risky:2"]
     assert "ann" not in str(resolution.attributes)
 
@@ -197,7 +200,7 @@ async def test_a_released_attempt_is_no_error(store: str, seen: Seen) -> None:
         async with log.worker():
             await settled(run)
 
-    first, second = seen.named("attempt long")
+    first, second = seen.named("attempt story.long")
     assert attributes(first, "outcome", "run.state") == ["released", "pending"]
     assert first.status.status_code.name == "UNSET"
     assert "exception" not in events(first)
@@ -205,7 +208,7 @@ async def test_a_released_attempt_is_no_error(store: str, seen: Seen) -> None:
     assert attributes(cut_off, "outcome") == ["unknown"]
     assert (cut_off.status.status_code.name, events(cut_off)) == ("UNSET", [])
     assert attributes(resent, "in_doubt", "outcome") == [True, "completed"]
-    assert seen.links(second)[1:] == [("attempt", "attempt long")]
+    assert seen.links(second)[1:] == [("attempt", "attempt story.long")]
 
 
 async def test_a_child_hangs_below_the_attempt_that_made_it(store: str, seen: Seen) -> None:
@@ -217,16 +220,16 @@ async def test_a_child_hangs_below_the_attempt_that_made_it(store: str, seen: Se
         await settled(await log.get_run(record.id))
 
     assert seen.tree() == [
-        "enqueue parent PRODUCER",
-        "  attempt parent CONSUMER",
-        "    enqueue child PRODUCER",
-        "      attempt child CONSUMER",
+        "enqueue story.parent PRODUCER",
+        "  attempt story.parent CONSUMER",
+        "    enqueue story.child PRODUCER",
+        "      attempt story.child CONSUMER",
         f"        effect {__name__}.charge CLIENT",
     ]
-    attempt = seen.one("attempt child")
-    assert seen.links(attempt) == [("enqueue", "enqueue child"), ("parent", "attempt parent")]
+    attempt = seen.one("attempt story.child")
+    assert seen.links(attempt) == [("enqueue", "enqueue story.child"), ("parent", "attempt story.parent")]
     assert attributes(attempt, "parent.run.id") == [run.id]
-    assert attributes(seen.one("enqueue child"), "parent.run.id", "run.created") == [run.id, True]
+    assert attributes(seen.one("enqueue story.child"), "parent.run.id", "run.created") == [run.id, True]
 
 
 async def test_a_dead_letter_leads_to_the_run_that_is_told(store: str, seen: Seen) -> None:
@@ -238,28 +241,28 @@ async def test_a_dead_letter_leads_to_the_run_that_is_told(store: str, seen: See
         await settled(await log.get_run(told.id))
 
     assert seen.tree() == [
-        "enqueue doomed PRODUCER",
-        "  attempt doomed CONSUMER ERROR",
-        "    attempt mourner CONSUMER",
+        "enqueue story.doomed PRODUCER",
+        "  attempt story.doomed CONSUMER ERROR",
+        "    attempt story.mourner CONSUMER",
     ]
-    assert seen.links(seen.one("attempt mourner")) == [("enqueue", "attempt doomed")]
-    assert attributes(seen.one("attempt doomed"), "outcome", "run.state") == ["error", "failed"]
+    assert seen.links(seen.one("attempt story.mourner")) == [("enqueue", "attempt story.doomed")]
+    assert attributes(seen.one("attempt story.doomed"), "outcome", "run.state") == ["error", "failed"]
 
 
 async def test_an_emit_and_a_run_of_ones_own_are_producers_too(store: str, seen: Seen) -> None:
     async with EffectLog(store) as log:
-        (run,) = await log.emit("paid", "5", idempotency_key="e")
-        (same,) = await log.emit("paid", "5", idempotency_key="e")
+        (run,) = await log.emit("story.paid", "5", idempotency_key="e")
+        (same,) = await log.emit("story.paid", "5", idempotency_key="e")
         await log.run(child.with_options(idempotency_key="mine"), "5")
         async with log.worker(tasks=[listener]):
             await settled(run)
 
     assert same.id == run.id
-    first, repeated = seen.named("emit paid")
-    assert attributes(first, "event", "run.id", "run.created") == ["paid", run.id, True]
+    first, repeated = seen.named("emit story.paid")
+    assert attributes(first, "event", "run.id", "run.created") == ["story.paid", run.id, True]
     assert attributes(repeated, "run.id", "run.created") == [run.id, False]
-    assert seen.parent_of(seen.one("attempt listener")) == "emit paid"
-    assert seen.parent_of(seen.one("attempt child")) == "enqueue child"
+    assert seen.parent_of(seen.one("attempt story.listener")) == "emit story.paid"
+    assert seen.parent_of(seen.one("attempt story.child")) == "enqueue story.child"
 
 
 async def test_many_runs_of_one_call_share_its_span(store: str, seen: Seen) -> None:
@@ -267,6 +270,6 @@ async def test_many_runs_of_one_call_share_its_span(store: str, seen: Seen) -> N
         for run in await log.enqueue_many(child, [("6",), ("7",), ("8",)]):
             await settled(run)
 
-    made = seen.one("enqueue child")
+    made = seen.one("enqueue story.child")
     assert (made.attributes or {})["messaging.batch.message_count"] == 3
-    assert {seen.parent_of(span) for span in seen.named("attempt child")} == {"enqueue child"}
+    assert {seen.parent_of(span) for span in seen.named("attempt story.child")} == {"enqueue story.child"}

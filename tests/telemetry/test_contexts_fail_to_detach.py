@@ -45,7 +45,7 @@ async def post(n: int) -> int:
     return n
 
 
-@durable_task(name="busy", retry=Retry(delay=0.01))
+@durable_task(name="cut.busy", retry=Retry(delay=0.01))
 async def busy() -> None:
     await await_point()
     with here["tracer"].start_as_current_span("work"):
@@ -73,7 +73,7 @@ async def test_cancelled_at_any_await(
     gc.collect()
 
     assert [r.getMessage() for r in caplog.records if r.name.startswith("opentelemetry")] == []
-    attempt = seen.one("attempt busy")
+    attempt = seen.one("attempt cut.busy")
     assert (attempt.attributes or {})["effectlog.outcome"] == ("cancelled" if how == "cancel" else "released")
     assert attempt.status.status_code.name == "UNSET"
     assert all(span.end_time for span in seen.spans)
@@ -85,7 +85,7 @@ async def plain(n: int) -> None:
     await asyncio.sleep(30)
 
 
-@durable_task(name="thrower", retry=Retry(max_attempts=1))
+@durable_task(name="cut.thrower", retry=Retry(max_attempts=1))
 async def thrower() -> None:
     call: Any = plain(1)
     elsewhere = asyncio.create_task(call)

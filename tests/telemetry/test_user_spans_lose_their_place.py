@@ -45,7 +45,7 @@ async def branch(n: int) -> int:
         return await async_effect(n)
 
 
-@durable_task(name="gathering")
+@durable_task(name="nest.gathering")
 async def gathering() -> None:
     with opened("around"):
         sync_effect(1)
@@ -54,7 +54,7 @@ async def gathering() -> None:
     await asyncio.to_thread(sync_effect, 4)
 
 
-@durable_task(name="threaded")
+@durable_task(name="nest.threaded")
 def threaded() -> None:
     with opened("around"):
         sync_effect(1)
@@ -73,7 +73,7 @@ def leaking_effect(n: int) -> int:
     return n
 
 
-@durable_task(name="leaky")
+@durable_task(name="nest.leaky")
 def leaky() -> None:
     leaking_effect(1)
     with opened("afterwards"):
@@ -101,13 +101,13 @@ async def test_spans_nest_through_gather_and_threads(store: str, seen: Seen) -> 
         "sync:1": "around",
         "async:2": "branch 2",
         "async:3": "branch 3",
-        "sync:4": "attempt gathering",
+        "sync:4": "attempt nest.gathering",
     }
-    assert parents["around"] == "attempt gathering"
+    assert parents["around"] == "attempt nest.gathering"
     assert parents["branch 2"] == parents["branch 3"] == "around"
     assert parents["inside sync 1"] == f"effect {__name__}.sync_effect"
     assert parents["thread of 2"] == "inside async 2"
-    assert here["after"].name == "attempt gathering"
+    assert here["after"].name == "attempt nest.gathering"
 
 
 async def test_spans_nest_in_a_sync_task_and_a_bound_pool(store: str, seen: Seen) -> None:
@@ -125,7 +125,7 @@ async def test_a_context_that_an_effect_leaves_behind_ends_with_it(store: str, s
     async with EffectLog(store) as log:
         await finished(log, leaky)
 
-    assert seen.parent_of(seen.one("afterwards")) == "attempt leaky"
+    assert seen.parent_of(seen.one("afterwards")) == "attempt nest.leaky"
 
 
 async def test_a_worker_started_inside_a_span_does_not_adopt_the_runs(store: str, seen: Seen) -> None:
@@ -136,5 +136,5 @@ async def test_a_worker_started_inside_a_span_does_not_adopt_the_runs(store: str
             async with log.worker():
                 await asyncio.wait_for(run.result(), 20)
 
-    assert seen.parent_of(seen.one("attempt threaded")) == "enqueue threaded"
-    assert seen.one("main").context.trace_id != seen.one("attempt threaded").context.trace_id
+    assert seen.parent_of(seen.one("attempt nest.threaded")) == "enqueue nest.threaded"
+    assert seen.one("main").context.trace_id != seen.one("attempt nest.threaded").context.trace_id

@@ -1,0 +1,93 @@
+"""What may be personal stays at home: effect keys on demand, baggage unless asked for; and traces apart where wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import baggage, context
+
+from effectlog import Applied, EffectLog, Retry, durable_task, effect, telemetry
+
+if TYPE_CHECKING:
+    from telemetry_seen import Seen
+
+here: dict[str, Any] = {}
+
+
+@effect(key="mail:{address}", in_doubt=lambda address: Applied(address))  # noqa: PLW0108 - the value is the argument
+def mail(address: str) -> str:
+    if here.pop("breaks", False):
+        raise TimeoutError("no answer")
+    return address
+
+
+@durable_task(name="private.mailing", retry=Retry(delay=0.01))
+def mailing(address: str) -> None:
+    mail(address)
+    here["baggage"] = dict(baggage.get_all())
+
+
+async def finished(log: EffectLog, address: str) -> None:
+    async with log.worker():
+        await asyncio.wait_for((await log.enqueue(mailing, address)).result(), 20)
+
+
+async def test_effect_keys_stay_out_where_they_may_be_personal(store: str, seen: Seen) -> None:
+    telemetry.configure(effect_keys=False, tracer_provider=seen.tracer_provider)
+    here["breaks"] = True
+    async with EffectLog(store) as log:
+        await finished(log, "ann@example.org")
+
+    assert len(seen.named("attempt private.mailing")) == 2
+    told = [json.loads(span.to_json()) for span in seen.spans]
+    assert "ann@example.org" not in json.dumps(told)
+    request = seen.one(f"effect {__name__}.mail")
+    assert (request.attributes or {})["effectlog.operation_id"]
+
+
+async def test_baggage_is_carried_only_if_asked_for(store: str, seen: Seen) -> None:
+    carried = []
+    for wanted in (False, True):
+        telemetry.configure(baggage=wanted, tracer_provider=seen.tracer_provider)
+        token = context.attach(baggage.set_baggage("customer", "4711"))
+        try:
+            async with EffectLog(store) as log:
+                await finished(log, "a")
+        finally:
+            context.detach(token)
+        carried.append(here["baggage"])
+
+    assert carried == [{}, {"customer": "4711"}]
+
+
+async def test_each_attempt_can_have_a_trace_of_its_own(store: str, seen: Seen) -> None:
+    telemetry.configure(own_traces=True, tracer_provider=seen.tracer_provider)
+    async with EffectLog(store) as log:
+        await finished(log, "a")
+
+    made, attempt = seen.one("enqueue private.mailing"), seen.one("attempt private.mailing")
+    assert attempt.parent is None
+    assert attempt.context.trace_id != made.context.trace_id
+    assert seen.links(attempt) == [("enqueue", "enqueue private.mailing")]
+    assert seen.parent_of(seen.one(f"effect {__name__}.mail")) == "attempt private.mailing"
+
+
+async def test_a_stored_trace_that_cannot_be_read_begins_a_new_one(store: str, seen: Seen) -> None:
+    import sqlite3
+
+    async with EffectLog(store) as log:
+        runs = await log.enqueue_many(mailing, [("a",), ("b",), ("c",), ("d",)])
+        with sqlite3.connect(store) as connection:
+            for run, text in zip(
+                runs, ("{", '["x"]', '{"traceparent": "00-zz"}', '{"traceparent": 7}'), strict=True
+            ):
+                connection.execute("UPDATE effectlog_runs SET trace = ? WHERE id = ?", (text, run.id))
+        async with log.worker():
+            for run in runs:
+                await asyncio.wait_for(run.result(), 20)
+
+    attempts = seen.named("attempt private.mailing")
+    assert len(attempts) == 4
+    assert all(span.parent is None and not span.links for span in attempts)
