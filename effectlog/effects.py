@@ -49,6 +49,7 @@ def effect(
     not_applied: type[BaseException] | tuple[type[BaseException], ...] = (),
     final: type[BaseException] | tuple[type[BaseException], ...] = (),
     ignore: Iterable[str] = (),
+    transactional: bool = False,
 ) -> Callable[[F], F]:
     """Declare that calls of this function act on the outside world.
 
@@ -77,14 +78,22 @@ def effect(
         not_applied: exceptions which prove that this request did nothing.
         final: exceptions which say that the operation failed for good.
         ignore: parameters that may differ between calls of one key; they are not fingerprinted.
+        transactional: the function only writes to the store's own database, on ``current_transaction()``; its
+            writes commit together with its completed record, so a crash leaves both or neither and nothing is ever
+            in doubt. Async functions on PostgreSQL, sync ones on SQLite (where nobody else writes meanwhile). Excludes
+            ``destination``, ``in_doubt`` and ``not_applied``.
 
     Raises:
         ConfigurationError: at decoration, for what can't work; KeyTemplateError for the key.
         TypeError: at decoration, for a generator function.
 
     """
-
     contract = _contract(destination)
+    if transactional and (destination is not None or in_doubt is not None or not_applied != ()):
+        raise ConfigurationError(
+            f"@effect({key!r}, transactional=True) excludes destination=, in_doubt= and not_applied=: what it does is "
+            f"rolled back with its record, so there is never a doubt to answer"
+        )
 
     def decorate(function: F) -> F:
         refuse_uncallable(
@@ -103,7 +112,9 @@ def effect(
             destination_json=json.dumps(contract.to_json()) if contract else None,
             retry=retry,
             timeout=_seconds(timeout, function),
-            not_applied=_types(not_applied),
+            # Whatever leaves the function before the commit leaves nothing behind.
+            not_applied=(BaseException,) if transactional else _types(not_applied),
+            transactional=transactional,
             final=_types(final),
             ignore=frozenset((ignore,) if isinstance(ignore, str) else ignore),
         )

@@ -34,7 +34,8 @@ class EffectKeyAdapter(HTTPAdapter):
 
     def __getstate__(self) -> dict[str, Any]:
         # The base class keeps only the attributes it lists, and a pickled session must not lose its header.
-        return {**super().__getstate__(), "_default_header": self._default_header}
+        inherited: Any = super().__getstate__()  # type: ignore[no-untyped-call,unused-ignore]  # typed or not, by release
+        return {**inherited, "_default_header": self._default_header}
 
 
 def carry_key(session: Session, *, default_header: str | None = None) -> Session:

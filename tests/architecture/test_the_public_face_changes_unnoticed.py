@@ -10,13 +10,57 @@ import pytest
 
 import effectlog
 
-DESIGN = """
-ActionRefused Applied AttemptOutcome AttemptOver AttemptRecord Codec ConfigurationError CurrentAttempt DecodingError
-Destination EffectConflict EffectFailed EffectHeld EffectLog EffectLogControl EffectLogError EffectLogWarning
-EffectRecord EffectState EncodingError ErrorInfo IdempotencyConflict JsonCodec KeyTemplateError LeaseLost NoSubscriber
-NotApplied NotInAttempt NotInDoubt Retry Run RunCancelled RunCancelling RunFailed RunHeld RunNotFound RunRecord
-RunState StoreClosed StoreError StoreRefused Task Unknown Worker current_attempt durable_task effect operation_id
-""".split()
+DESIGN = [
+    "ActionRefused",
+    "Applied",
+    "AttemptOutcome",
+    "AttemptOver",
+    "AttemptRecord",
+    "Codec",
+    "ConfigurationError",
+    "CurrentAttempt",
+    "DecodingError",
+    "Destination",
+    "EffectConflict",
+    "EffectFailed",
+    "EffectHeld",
+    "EffectLog",
+    "EffectLogControl",
+    "EffectLogError",
+    "EffectLogWarning",
+    "EffectRecord",
+    "EffectState",
+    "EncodingError",
+    "ErrorInfo",
+    "IdempotencyConflict",
+    "JsonCodec",
+    "KeyTemplateError",
+    "LeaseLost",
+    "NoSubscriber",
+    "NotApplied",
+    "NotInAttempt",
+    "NotInDoubt",
+    "Retry",
+    "Run",
+    "RunCancelled",
+    "RunCancelling",
+    "RunFailed",
+    "RunHeld",
+    "RunNotFound",
+    "RunRecord",
+    "RunState",
+    "StoreClosed",
+    "StoreError",
+    "StoreRefused",
+    "Task",
+    "Unknown",
+    "Worker",
+    "current_attempt",
+    "current_transaction",
+    "durable_task",
+    "effect",
+    "operation_id",
+]
 
 
 def public() -> list[type]:
