@@ -86,7 +86,9 @@ class Upkeep:
         """Say that this worker is alive, what it can execute, and when it last looked for work."""
         with contextlib.suppress(TimeoutError):
             # The first beat should not have to say that it never looked, unless it can't.
-            await asyncio.wait_for(self._claimer.looked.wait(), FIRST_LOOK)
+            # Not ``wait_for``: up to Python 3.11 it swallows a cancellation that comes together with the answer.
+            async with asyncio.timeout(FIRST_LOOK):
+                await self._claimer.looked.wait()
         host, pid = socket.gethostname(), os.getpid()
         looked_at = self._claimer.looked_at
         tasks = self._claimer.task_names
