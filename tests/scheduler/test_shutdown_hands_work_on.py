@@ -83,7 +83,9 @@ async def test_the_second_signal_gives_back_and_a_peer_goes_on_within_a_tenth_of
     released, next_one = record.attempts
     assert released.outcome is AttemptOutcome.RELEASED
     assert released.ended_at is not None
-    assert (next_one.started_at - released.ended_at).total_seconds() < 0.1
+    gap = (next_one.started_at - released.ended_at).total_seconds()
+    print(f"taken over {gap * 1000:.0f} ms after the release")
+    assert gap < 0.1
     await run.cancel(force=True)
     assert field.whats() == ["a:1"]
 
