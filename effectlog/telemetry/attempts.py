@@ -25,9 +25,10 @@ from effectlog.telemetry import attributes, carrier, spans
 from effectlog.telemetry.guard import harmless
 from effectlog.telemetry.meters import meters
 from effectlog.telemetry.settings import settings, tracer_provider
-from effectlog.telemetry.silent import Observer
+from effectlog.telemetry.silent import NOTHING, Observer
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from opentelemetry.trace import Span
@@ -110,7 +111,8 @@ class Recorder(Observer):
 
     # --- requests ------------------------------------------------------------------------------
 
-    def request(self, call: EffectCall, effect: EffectRow) -> _Request:
+    @harmless(NOTHING)
+    def request(self, call: EffectCall, effect: EffectRow) -> AbstractContextManager[None]:
         request = _Request(self._attempt, call, effect, traced=self._span is not INVALID_SPAN)
         self._requests[call.key] = request
         self._count("requests", effect, request.destination)
@@ -185,8 +187,8 @@ class Recorder(Observer):
     def over(self) -> None:
         outcome = self._outcome or self._unrecorded()
         self._span.set_attribute("effectlog.outcome", outcome)
-        for request in list(self._requests.values()):
-            request.end(c.RequestOutcome.UNKNOWN.value, None)
+        while self._requests:  # What returns after this is evidence, and nobody's span any more.
+            self._requests.popitem()[1].end(c.RequestOutcome.UNKNOWN.value, None)
         self._span.end()
         if self._meters is not None:
             took = time.monotonic() - self._began
@@ -248,6 +250,10 @@ class _Request:
     ) -> None:
         self.took = time.monotonic() - self._began
         self._error = error
+        self._leave_span()
+
+    @harmless(None)
+    def _leave_span(self) -> None:
         if self._token is None or self._before is None:
             return
         # A coroutine that is thrown away may be closed in any context: what is current there is not ours.

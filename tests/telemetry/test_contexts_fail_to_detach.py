@@ -13,6 +13,8 @@ from opentelemetry import trace
 from effectlog import EffectLog, Retry, durable_task, effect
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from telemetry_seen import Seen
 
 here: dict[str, Any] = {}
@@ -27,7 +29,7 @@ async def await_point() -> None:
     await asyncio.sleep(0)
 
 
-async def numbers() -> Any:
+async def numbers() -> AsyncGenerator[int]:
     with here["tracer"].start_as_current_span("generator"):
         for n in range(3):
             await await_point()

@@ -1,0 +1,42 @@
+"""Users who instrument their database driver see its calls as they are: never inside a run's spans."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from effectlog import EffectLog, durable_task, effect
+
+if TYPE_CHECKING:
+    from telemetry_seen import Seen
+
+
+@effect(key="out")
+async def out() -> int:
+    return 1
+
+
+@durable_task(name="instrumented")
+async def instrumented() -> int:
+    return await out()
+
+
+async def test_transactions_of_the_engine_are_roots_of_their_own(store: str, seen: Seen) -> None:
+    log = EffectLog(store)
+    apply = log._engine.store.apply
+
+    async def traced(commands: Any) -> Any:
+        with seen.tracer.start_as_current_span("COMMIT"):
+            return await apply(commands)
+
+    log._engine.store.apply = traced  # type: ignore[method-assign]
+    async with log, log.worker():
+        with seen.tracer.start_as_current_span("request"):
+            run = await log.enqueue(instrumented)
+        await asyncio.wait_for(run.result(), 20)
+
+    commits = seen.named("COMMIT")
+    assert len(commits) > 3
+    assert {seen.parent_of(span) for span in commits} == {None}
+    assert seen.parent_of(seen.one("attempt instrumented")) == "enqueue instrumented"
+    assert all(seen.parent_of(span) != "COMMIT" for span in seen.spans)
