@@ -11,30 +11,7 @@ import matrix_tasks
 
 from effectlog import EffectLog
 from effectlog import commands as c
-from effectlog.store.sqlite import SqliteStore
-
-
-class StoppingStore(SqliteStore):
-    """A store whose commits stop right before or right after a kind of record."""
-
-    def __init__(self, path: str, stop: "Stop") -> None:
-        super().__init__(path)
-        self._stop = stop
-
-    async def apply(self, commands: Sequence[c.Command]) -> list[Any]:
-        starts = sum(isinstance(command, c.StartEffect) for command in commands)
-        completions = sum(
-            isinstance(command, c.FinishEffect) and command.outcome is c.RequestOutcome.COMPLETED
-            for command in commands
-        )
-        if starts and self._stop.point == "before started":
-            self._stop.here(self._stop.count)
-        if completions and self._stop.point == "before completed":
-            self._stop.here(self._stop.count)
-        outcomes = await super().apply(commands)
-        if completions and self._stop.point == "after completed":
-            self._stop.arrived(completions)
-        return outcomes
+from effectlog.stores import resolve_store
 
 
 class Stop:
@@ -69,16 +46,39 @@ class Stop:
             self.here(1)
 
 
+def stopping(store: Any, stop: Stop) -> Any:
+    """Make a store's commits stop right before or right after a kind of record."""
+    apply = store.apply
+
+    async def stopping_apply(commands: Sequence[c.Command]) -> list[Any]:
+        starts = sum(isinstance(command, c.StartEffect) for command in commands)
+        completions = sum(
+            isinstance(command, c.FinishEffect) and command.outcome is c.RequestOutcome.COMPLETED
+            for command in commands
+        )
+        if starts and stop.point == "before started":
+            stop.here(stop.count)
+        if completions and stop.point == "before completed":
+            stop.here(stop.count)
+        outcomes: list[Any] = await apply(commands)
+        if completions and stop.point == "after completed":
+            stop.arrived(completions)
+        return outcomes
+
+    store.apply = stopping_apply
+    return store
+
+
 def main(
     path: str, form: str, point: str, urls: dict[Any, str], lease: float, parent: Connection, go: Any
 ) -> None:
     stop = Stop(point, len(urls), parent, go)
     matrix_tasks.urls.update({matrix_tasks.Cell(*cell): url for cell, url in urls.items()})
     matrix_tasks.pause = stop.pause
-    asyncio.run(work(StoppingStore(path, stop), form, lease, len(urls)))
+    asyncio.run(work(stopping(resolve_store(path), stop), form, lease, len(urls)))
 
 
-async def work(store: SqliteStore, form: str, lease: float, count: int) -> None:
+async def work(store: Any, form: str, lease: float, count: int) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2 * count))
     log = EffectLog(store, lease=lease, check_store=False)
     async with log, log.worker(name="A", tasks=[matrix_tasks.TASKS[form]], concurrency=2 * count):

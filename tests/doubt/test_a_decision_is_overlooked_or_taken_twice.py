@@ -47,6 +47,19 @@ def task(which: str) -> int:
     return decline() if which == "declined" else send(which)
 
 
+@effect(
+    key="send", name="decided/looked-up", in_doubt=lambda which: pytest.fail("no attempt is left to ask in")
+)
+def send_looked_up(which: str) -> int:
+    requests.append(which)
+    return 7
+
+
+@durable_task(name="decided/looking", retry=Retry(max_attempts=1))
+def looking_task(which: str) -> int:
+    return send_looked_up(which)
+
+
 @durable_task(name="decided/patient")
 def patient_task(which: str) -> int:
     return send(which)
@@ -197,3 +210,23 @@ async def test_a_cancelled_and_retried_doubt_is_still_held(log: EffectLog, until
     async with log.worker():
         await until(run, "held")
     assert requests == ["loses"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "declared"),
+    [(task, "decided/send"), (looking_task, "decided/looked-up")],
+    ids=["hold", "look-up"],
+)
+async def test_a_doubt_with_no_attempt_left_is_held_and_then_gets_one(
+    log: EffectLog, until: Any, stored: Any, declared: str
+) -> None:
+    run = await log.enqueue(stored, "loses")
+    ghost = await Ghost(log, run).begin(stored.spec.name, declared, "send", {"which": "loses"})
+    ghost.lapse()
+    async with log.worker():
+        record = await until(run, "held", "failed")
+        assert record.state == "held"
+        assert [attempt.outcome for attempt in record.attempts] == ["expired"]
+        await log.resolve(run.id, "send", Applied(8), by="Ann")
+        assert await run.result(timeout=20) == 8
+    assert requests == []

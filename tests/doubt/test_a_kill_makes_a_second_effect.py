@@ -59,8 +59,13 @@ async def crash(path: str, form: str, point: str) -> dict[Cell, Seen]:
             return await seen(runs, found)
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("form", "point"),
+    [
+        *(("sync", point) for point in POINTS),
+        *(("async", point) for point in ("accepted", "before completed", "after completed")),
+    ],
+)
 async def test_killed_at(tmp_path: Path, form: str, point: str) -> None:
     found = await crash(str(tmp_path / "runs.db"), form, point)
     assert not unsafe(found)
@@ -75,3 +80,12 @@ async def test_killed_many_times_at(tmp_path: Path, form: str, point: str) -> No
     for turn in range(10):
         found = await crash(str(tmp_path / f"{turn}.db"), form, point)
         assert not wrong(found, lambda cell: expected(point, cell)), turn
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("form", FORMS)
+async def test_killed_on_postgresql_at(postgres_database: str, form: str, point: str) -> None:
+    found = await crash(postgres_database, form, point)
+    assert not wrong(found, lambda cell: expected(point, cell))
