@@ -1,7 +1,7 @@
 """Durable tasks and journaled side effects for ordinary Python functions."""
 
 from effectlog.codec import Codec, JsonCodec
-from effectlog.context import CurrentAttempt, current_attempt, operation_id
+from effectlog.context import CurrentAttempt, current_attempt, current_transaction, operation_id
 from effectlog.contract import Destination
 from effectlog.effects import effect
 from effectlog.errors import (
@@ -95,6 +95,7 @@ __all__ = [
     "Unknown",
     "Worker",
     "current_attempt",
+    "current_transaction",
     "durable_task",
     "effect",
     "operation_id",

@@ -244,6 +244,14 @@ class Attempt:
         self.observer.outcome(command)
         return foreseen
 
+    def committed(self, command: c.FinishEffect, effect: EffectRow) -> None:
+        """Take over an outcome that was committed beside the engine, in a transaction with the effect's own writes."""
+        self.learn(effect)
+        with self._lock:
+            self._returned_at[command.key] = time.monotonic()
+            self._completed_here.add(command.key)
+        self.observer.outcome(command)
+
     def post(
         self, command: c.FinishEffect, resolve: Callable[[list[c.Outcome] | None, BaseException | None], None]
     ) -> None:

@@ -17,7 +17,6 @@ from effectlog.attempt import Ending
 from effectlog.codec import convert
 from effectlog.context import Request
 from effectlog.errors import (
-    ConfigurationError,
     DecodingError,
     EffectHeld,
     EffectLogError,
@@ -32,9 +31,10 @@ from effectlog.ledger.evidence import is_late_outcome
 from effectlog.look_up import look_up
 from effectlog.model import ErrorInfo
 from effectlog.outlasting import check_task
-from effectlog.request_error import after_error
+from effectlog.request_error import after_error, awaitable_error
 from effectlog.rows import RequestClock
 from effectlog.steps import Commit, Invoke, Join, Sleep
+from effectlog.transactional import InvokeWithin, after_rollback, check_fits
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
@@ -101,6 +101,8 @@ class Turn:
                         continue
             if self.spec.destination is not None:
                 check_task(self.attempt.task, self.spec)
+            if self.spec.transactional:
+                check_fits(self.spec, self.attempt.engine.store)
             yield from self._fit_lease()
             if not (yield from self._start()):
                 continue
@@ -259,7 +261,7 @@ class Turn:
         self.tries += 1
         try:
             with self.attempt.observer.request(self.call, effect):
-                value = yield Invoke(
+                invoke = Invoke(
                     self.request_scope(effect),
                     self.call.function,
                     self.call.args,
@@ -267,9 +269,12 @@ class Turn:
                     self.spec.timeout,
                     self.spec.name,
                 )
+                value = yield InvokeWithin(self, invoke) if self.spec.transactional else invoke
         except BaseException as error:
+            if self.spec.transactional:
+                return (yield from after_rollback(self, error))
             return (yield from after_error(self, error))
-        return True, self.complete(value)
+        return True, value if self.spec.transactional else self.complete(value)
 
     def _check_still_allowed(self, effect: EffectRow) -> None:
         """The last look before the call: the process may have been stopped since the record was written."""
@@ -303,8 +308,7 @@ class Turn:
         if inspect.isawaitable(value):
             self._refuse_awaitable(value)
         try:
-            data = self._encoded(value)
-            copy = self.attempt.codec.decode(data, self.spec.returns.value)
+            data, copy = self.stored_form(value)
         except BaseException as error:
             # The request was made and has returned: whatever is wrong with its value, it is not made again.
             problem = describe(error)
@@ -318,7 +322,8 @@ class Turn:
         self._succeed(data, None)
         return copy
 
-    def _encoded(self, value: Any) -> bytes:
+    def stored_form(self, value: Any) -> tuple[bytes, Any]:
+        """What is stored of a result, and what a replay gives."""
         data = self.attempt.codec.encode(value)
         if len(data) > self.attempt.max_value_bytes:
             raise EncodingError(
@@ -327,7 +332,7 @@ class Turn:
                 path="result",
                 type_name=type(value).__qualname__,
             )
-        return data
+        return data, self.attempt.codec.decode(data, self.spec.returns.value)
 
     def _succeed(self, data: bytes | None, problem: str | None) -> None:
         self.attempt.record(
@@ -341,12 +346,7 @@ class Turn:
         )
 
     def _refuse_awaitable(self, value: Any) -> None:
-        error = ConfigurationError(
-            f"effect {self.spec.name} is a sync function and returned an awaitable, which can't be a result; "
-            f"declare it with 'async def' and await inside"
-        )
-        if inspect.iscoroutine(value):
-            value.close()
+        error = awaitable_error(self.spec.name, value)
         # The coroutine never ran, but the function that made it did.
         self.finish(c.RequestOutcome.UNKNOWN, error)
         raise error

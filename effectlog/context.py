@@ -34,6 +34,8 @@ class Request:
     destination: Destination | None = None
     first_request: RequestClock | None = None
     _operation_id: str | None = None
+    transaction: Any = None
+    """The connection in an open transaction, while the function of a transactional effect runs."""
 
     @property
     def first_request_at(self) -> datetime | None:
@@ -98,6 +100,23 @@ def current_request() -> Request | None:
     """The request being executed, for clients that carry its key; None outside an effect."""
     here = place.get()
     return here if isinstance(here, Request) else None
+
+
+def current_transaction() -> Any:
+    """The connection, in an open transaction on the store's database, that a transactional effect writes on.
+
+    What is written on it commits together with the effect's completed record, or not at all; it is committed
+    when the function returns, and rolled back when it raises. An ``asyncpg.Connection`` on PostgreSQL, a
+    ``sqlite3.Connection`` on SQLite. Raises NotInAttempt outside such an effect, and where one is called outside
+    any attempt.
+    """
+    here = place.get()
+    if isinstance(here, Request) and here.transaction is not None:
+        return here.transaction
+    raise NotInAttempt(
+        "current_transaction() belongs to an effect declared with @effect(..., transactional=True) that a worker or "
+        "log.run(...) executes; elsewhere open a connection of your own"
+    )
 
 
 def here_attempt() -> Attempt | None:

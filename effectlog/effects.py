@@ -13,7 +13,7 @@ from effectlog.callables import is_async, plain, qualified_name, refuse_generato
 from effectlog.codec import return_annotation
 from effectlog.context import Request, place
 from effectlog.errors import ConfigurationError, EffectLogWarning
-from effectlog.keys import Binder, KeyTemplate, fingerprints
+from effectlog.keys import Binder, KeyTemplate, check_name, fingerprints
 from effectlog.model import Policy
 from effectlog.outlasting import check_effect
 from effectlog.spec import Annotation, EffectCall, EffectSpec
@@ -101,7 +101,7 @@ def effect(
         )
         refuse_generator(function, "@effect")
         spec = EffectSpec(
-            name=name or qualified_name(function),
+            name=check_name(f"@effect({key!r}): a name", name or qualified_name(function)),
             is_async=is_async(function),
             returns=Annotation(plain(function), return_annotation),
             policy=_policy(function, in_doubt, contract),

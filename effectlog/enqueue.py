@@ -7,14 +7,14 @@ import itertools
 import json
 from collections import OrderedDict
 from collections.abc import Sized
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.arguments import argument_fingerprints, bound, differing_parameters, encoded
 from effectlog.attempt import Ending
+from effectlog.children import chain, check_child, check_no_transaction, inherit
 from effectlog.context import here_attempt
-from effectlog.ending import MAX_DEPTH
 from effectlog.errors import (
     ConfigurationError,
     EncodingError,
@@ -22,23 +22,31 @@ from effectlog.errors import (
     KeyTemplateError,
     NoSubscriber,
 )
-from effectlog.keys import KeyTemplate, fingerprints, new_run_id
+from effectlog.keys import KeyTemplate, check_name, fingerprints, new_run_id
 from effectlog.rows import NewRun
 from effectlog.run import Run
 from effectlog.tasks import options_of, payload_parameter, registered, spec_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from effectlog.administration import Administration
     from effectlog.attempt import Attempt
     from effectlog.engine import Engine
-    from effectlog.entries import Chain
     from effectlog.spec import TaskSpec
     from effectlog.tasks import CallOptions
 
+T = TypeVar("T")
+
 CHUNK = 250
 """Runs in one transaction of ``enqueue_many``."""
+
+
+class Target(Protocol):
+    """Where runs are stored: by the engine, or in a transaction of the caller's."""
+
+    async def apply(self, command: c.CreateRuns) -> c.Outcome: ...
+    async def read(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
 
 
 class Enqueuer:
@@ -59,7 +67,7 @@ class Enqueuer:
         spec, options = spec_of(task), options_of(task)
         attempt = here_attempt()
         if attempt is not None:
-            _check_child(attempt, options.idempotency_key, f"enqueue({spec.name})")
+            check_child(attempt, options.idempotency_key, f"enqueue({spec.name})")
         arguments = bound(spec, args, dict(kwargs))
         prints = {} if options.idempotency_key is None else argument_fingerprints(spec, arguments)
         return c.CreateRuns(
@@ -97,17 +105,30 @@ class Enqueuer:
             concurrency_key=_concurrency_key(spec, arguments),
             trace=trace,
         )
-        _inherit(run, attempt)
+        inherit(run, attempt)
         return run
 
-    async def enqueue(self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Run[Any]:
+    async def enqueue(
+        self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], into: Target | None = None
+    ) -> Run[Any]:
         spec = spec_of(task)
         with telemetry.producing("enqueue", spec.name, self._engine, here_attempt()) as producer:
             command = self.command(task, args, kwargs, producer.trace)
-            (outcome,) = await self._engine.commit(command, chain=_chain())
-            run = self.handle(spec, command, outcome)
+            run = self.handle(spec, command, await (into or self).apply(command))
             producer.made([run])
         return run
+
+    async def apply(self, command: c.CreateRuns) -> c.Outcome:
+        """Store by the engine, after what the running attempt has recorded."""
+        return (await self._commit(command))[0]
+
+    async def _commit(self, *commands: c.CreateRuns) -> list[c.Outcome]:
+        check_no_transaction()
+        return await self._engine.commit(*commands, chain=chain())
+
+    async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Read from the store."""
+        return await self._engine.read(coroutine)
 
     def handle(self, spec: TaskSpec, command: c.CreateRuns, outcome: c.Outcome) -> Run[Any]:
         """What became of one call. Raises IdempotencyConflict, or the control signal of a lost attempt."""
@@ -128,7 +149,7 @@ class Enqueuer:
         with telemetry.producing("enqueue", spec.name, self._engine, here_attempt()) as producer:
             while chunk := list(itertools.islice(keyed, CHUNK)):
                 commands = [self.command(_keyed(task, key), args, {}, producer.trace) for args, key in chunk]
-                outcomes = await self._engine.commit(*commands, chain=_chain())
+                outcomes = await self._commit(*commands)
                 runs += map(self.handle, itertools.repeat(spec), commands, outcomes)
             producer.made(runs)
         return runs
@@ -136,46 +157,58 @@ class Enqueuer:
     # --- events --------------------------------------------------------------------------------
 
     async def emit(
-        self, event: str, payload: Any, *, idempotency_key: str | None, correlation_id: str | None
-    ) -> list[Run[Any]]:
-        if not event or "\x00" in event:
-            raise ConfigurationError(f"emit: an event is a non-empty text, not {event!r}")
-        attempt = here_attempt()
-        if attempt is not None:
-            _check_child(attempt, idempotency_key, f"emit({event!r})")
-        with telemetry.producing("emit", event, self._engine, attempt) as producer:
-            runs = await self._emit(event, payload, idempotency_key, correlation_id, attempt, producer.trace)
-            producer.made(runs)
-        return runs
-
-    async def _emit(
         self,
         event: str,
         payload: Any,
+        *,
         idempotency_key: str | None,
         correlation_id: str | None,
-        attempt: Attempt | None,
-        trace: str | None,
+        into: Target | None = None,
     ) -> list[Run[Any]]:
-        subscriptions = await self._engine.read(self._engine.store.subscriptions(event))
+        _check_emit(event, idempotency_key, correlation_id)
+        attempt = here_attempt()
+        if attempt is not None:
+            check_child(attempt, idempotency_key, f"emit({event!r})")
+        target = into or self
+        with telemetry.producing("emit", event, self._engine, attempt) as producer:
+            subscriptions = await target.read(self._engine.store.subscriptions(event))
+            runs = self._event_runs(event, subscriptions, payload, correlation_id, producer.trace)
+            command = self._emission(event, runs, payload, idempotency_key)
+            made = self._emitted(command, await target.apply(command))
+            producer.made(made)
+        return made
+
+    def _event_runs(
+        self,
+        event: str,
+        subscriptions: Sequence[c.Subscription],
+        payload: Any,
+        correlation_id: str | None,
+        trace: str | None,
+    ) -> tuple[NewRun, ...]:
         if not subscriptions:
             raise NoSubscriber(
                 f"no task is subscribed to {event!r}, so nothing was recorded: declare one with "
                 f"@durable_task(on={event!r}) and open a log or worker in a process that imports it",
                 event=event,
             )
-        runs = tuple(self._event_run(s, payload, correlation_id, attempt, trace) for s in subscriptions)
-        prints = {} if idempotency_key is None else {"payload": _fingerprint(event, payload)}
-        command = c.CreateRuns(
+        attempt = here_attempt()
+        return tuple(self._event_run(s, payload, correlation_id, attempt, trace) for s in subscriptions)
+
+    @staticmethod
+    def _emission(event: str, runs: tuple[NewRun, ...], payload: Any, key: str | None) -> c.CreateRuns:
+        attempt = here_attempt()
+        return c.CreateRuns(
             runs,
             scope=f"event:{event}",
-            idempotency_key=idempotency_key,
-            fingerprints=json.dumps(prints),
+            idempotency_key=key,
+            fingerprints=json.dumps({} if key is None else {"payload": _fingerprint(event, payload)}),
             fence=attempt.fence if attempt else None,
         )
-        (outcome,) = await self._engine.commit(command, chain=_chain())
+
+    def _emitted(self, command: c.CreateRuns, outcome: c.Outcome) -> list[Run[Any]]:
         created = _created(outcome)
-        if not created.created and json.loads(created.fingerprints) != prints:
+        if not created.created and json.loads(created.fingerprints) != json.loads(command.fingerprints):
             raise _conflict(command, created, ["payload"])
         # Subscribers may have come or gone since the key's first emit: its runs stay what they were.
         return [Run(self.admin, run_id, created=created.created) for run_id in created.run_ids]
@@ -205,7 +238,7 @@ class Enqueuer:
                 path="payload",
                 type_name=type(payload).__qualname__,
             )
-        _inherit(run, attempt)
+        inherit(run, attempt)
         return run
 
     def subscriptions(self, tasks: Iterable[TaskSpec]) -> tuple[c.Subscription, ...]:
@@ -241,32 +274,12 @@ def _with_keys(
         yield tuple(args), key
 
 
-def _chain() -> Chain | None:
-    """The writes that a child of the running attempt must not overtake."""
-    attempt = here_attempt()
-    return None if attempt is None else attempt.chain
-
-
-def _check_child(attempt: Attempt, key: str | None, what: str) -> None:
-    attempt.check_open()
-    if key is None:
-        raise ConfigurationError(
-            f"{what} inside run {attempt.run_id} needs an idempotency key: without one, each re-execution would make "
-            f"another run. Use task.with_options(idempotency_key=…) or emit(…, idempotency_key=…)"
-        )
-    if attempt.run.depth + 1 > MAX_DEPTH:
-        raise ConfigurationError(
-            f"{what}: run {attempt.run_id} stands at the end of a chain of {MAX_DEPTH} runs, each made by the one "
-            f"before; a chain that never ends is stopped here"
-        )
-
-
-def _inherit(run: NewRun, attempt: Attempt | None) -> None:
-    if attempt is None:
-        return
-    run.parent_id = attempt.run_id
-    run.depth = attempt.run.depth + 1
-    run.correlation_id = run.correlation_id or attempt.run.correlation_id
+def _check_emit(event: str, key: str | None, correlation_id: str | None) -> None:
+    check_name("emit: an event", event)
+    if key is not None:
+        check_name(f"emit({event!r}): an idempotency key", key)
+    if correlation_id is not None:
+        check_name(f"emit({event!r}): a correlation id", correlation_id)
 
 
 def _concurrency_key(spec: TaskSpec, arguments: dict[str, Any]) -> str | None:

@@ -22,6 +22,7 @@ from effectlog.run import Run
 from effectlog.store.protocol import RunFilter
 from effectlog.stores import resolve_store
 from effectlog.tasks import registered, spec_of
+from effectlog.within import Within
 from effectlog.worker import Worker
 
 if TYPE_CHECKING:
@@ -187,6 +188,15 @@ class EffectLog:
         return await self._enqueuer.emit(
             event, payload, idempotency_key=idempotency_key, correlation_id=correlation_id
         )
+
+    def within(self, transaction: Any) -> Within:
+        """``enqueue`` and ``emit`` inside a transaction of your own on the store's database.
+
+        What they make becomes visible when that transaction commits, and was never there if it rolls back.
+        ``transaction``: a connection of asyncpg, psycopg 3 or SQLAlchemy (or its session) in a transaction on the
+        store's PostgreSQL database; of sqlite3, aiosqlite or SQLAlchemy on the store's SQLite file.
+        """
+        return Within(self._engine, self._enqueuer, transaction)
 
     async def run(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> R:
         """Create a run and execute it here, retries included, until it has ended or is held.

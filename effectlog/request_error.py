@@ -7,6 +7,7 @@ Whatever it means is recorded before anything follows. The invariant: only a pro
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from effectlog import doubt
 from effectlog.attempt import Ending
 from effectlog.codec import convert
 from effectlog.contract import Verdict
-from effectlog.errors import DecodingError, EffectLogControl
+from effectlog.errors import ConfigurationError, DecodingError, EffectLogControl
 from effectlog.failure import declared_failure, describe
 from effectlog.model import Policy
 from effectlog.steps import Sleep
@@ -54,6 +55,16 @@ def after_error(turn: Turn, error: BaseException) -> Steps:
         turn.finish(c.RequestOutcome.UNKNOWN, error)
     yield from _before_next_try(turn, error)
     return False, None
+
+
+def awaitable_error(name: str, value: Any) -> ConfigurationError:
+    """The error for a sync function that returned an awaitable, which is closed where that can be."""
+    if inspect.iscoroutine(value):
+        value.close()
+    return ConfigurationError(
+        f"effect {name} is a sync function and returned an awaitable, which can't be a result; "
+        f"declare it with 'async def' and await inside"
+    )
 
 
 def _judge(turn: Turn, error: BaseException) -> Verdict:

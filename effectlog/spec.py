@@ -55,6 +55,8 @@ class EffectSpec:
     not_applied: ErrorTypes = ()
     final: ErrorTypes = ()
     ignore: frozenset[str] = frozenset()
+    transactional: bool = False
+    """Its writes commit together with its completed record, in a transaction that the store opens."""
 
 
 @dataclass(frozen=True, slots=True)

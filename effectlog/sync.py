@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from effectlog.errors import ConfigurationError, StoreClosed
 from effectlog.steps import running_loop
+from effectlog.store.borrowing import without_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from effectlog.model import Applied, NotApplied, RunRecord, RunState
     from effectlog.run import Run
     from effectlog.tasks import Task
+    from effectlog.within import BlockingWithin
     from effectlog.worker import Worker
 
 P = ParamSpec("P")
@@ -138,6 +140,10 @@ class SyncLog:
         )
         return [self._run(run) for run in self._call(emitted, "log.emit(...)")]
 
+    def within(self, transaction: Any) -> SyncWithin:
+        """As ``EffectLog.within``, on a connection of a blocking driver; it may be used on any thread."""
+        return SyncWithin(self._log.within(transaction).blocking(), self._portal)
+
     def run(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> R:
         """As ``EffectLog.run``: a script that can be killed and started again, and goes on."""
         return self._call(self._log.run(task, *args, **kwargs), "log.run(...)")
@@ -190,6 +196,32 @@ class SyncLog:
 
     def _run(self, run: Run[R]) -> SyncRun[R]:
         return SyncRun(run, self._portal)
+
+
+class SyncWithin:
+    """``Within`` over a blocking driver."""
+
+    def __init__(self, within: BlockingWithin, portal: Portal) -> None:
+        self._within = within
+        self._portal = portal
+
+    def enqueue(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
+        """As ``Within.enqueue``."""
+        return SyncRun(without_waiting(self._within.enqueue(task, *args, **kwargs)), self._portal)
+
+    def emit(
+        self,
+        event: str,
+        payload: Any,
+        *,
+        idempotency_key: str | None = None,
+        correlation_id: str | None = None,
+    ) -> list[SyncRun[Any]]:
+        """As ``Within.emit``."""
+        emitted = self._within.emit(
+            event, payload, idempotency_key=idempotency_key, correlation_id=correlation_id
+        )
+        return [SyncRun(run, self._portal) for run in without_waiting(emitted)]
 
 
 class SyncRun(Generic[R_co]):

@@ -20,7 +20,7 @@ from effectlog.callables import (
 )
 from effectlog.codec import return_annotation
 from effectlog.errors import ConfigurationError
-from effectlog.keys import KeyTemplate
+from effectlog.keys import KeyTemplate, check_name
 from effectlog.retry import Retry
 from effectlog.spec import Annotation, TaskSpec
 from effectlog.wrapping import BoundFunctionWrapper, FunctionWrapper
@@ -88,11 +88,11 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
             correlation_id: carried on to every run that this one makes.
 
         Raises:
-            ConfigurationError: for a negative delay, a datetime without a zone, both at once, or a key
-                that is empty or too long.
+            ConfigurationError: for a negative delay, a datetime without a zone, both at once, or a key or
+                correlation id that is empty, too long, or holds a NUL or a lone surrogate.
 
         """
-        _check_options(self._self_spec.name, idempotency_key, delay, at)
+        _check_options(self._self_spec.name, idempotency_key, correlation_id, delay, at)
         options = CallOptions(idempotency_key, delay, at, correlation_id)
         return Task(self.__wrapped__, self._self_spec, options)
 
@@ -204,6 +204,10 @@ def _declare(
         on_dead=_task_name(on_dead, stored),
         source=source_of(function),
     )
+    for text in (spec.name, *spec.aliases):
+        check_name(f"task {stored}: a name", text)
+    for text in spec.events:
+        check_name(f"task {stored}: an event", text)
     _check_subscriber(spec)
     register(spec)
     return Task(function, spec)
@@ -258,11 +262,13 @@ def _check_numbers(name: str, timeout: float | None, concurrency: int | None) ->
         raise ConfigurationError(f"task {name}: concurrency={concurrency!r}; give at least 1, or None")
 
 
-def _check_options(name: str, key: str | None, delay: float, at: datetime | None) -> None:
-    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= 512 or "\x00" in key):  # noqa: PLR2004
-        raise ConfigurationError(
-            f"task {name}: an idempotency key is a text of 1 to 512 characters, not {key!r}"
-        )
+def _check_options(
+    name: str, key: str | None, correlation_id: str | None, delay: float, at: datetime | None
+) -> None:
+    if key is not None:
+        check_name(f"task {name}: an idempotency key", key)
+    if correlation_id is not None:
+        check_name(f"task {name}: a correlation id", correlation_id)
     if delay < 0:
         raise ConfigurationError(f"task {name}: delay={delay!r}; give seconds from 0 on")
     if at is not None and at.tzinfo is None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 from effectlog.keys.binder import Binder
 from effectlog.keys.identity import differing, fingerprints, new_run_id, operation_id
 from effectlog.keys.template import MAX_KEY_LENGTH, KeyTemplate
+from effectlog.keys.text import check_name
 
 __all__ = [
     "MAX_KEY_LENGTH",
     "Binder",
     "KeyTemplate",
+    "check_name",
     "differing",
     "fingerprints",
     "new_run_id",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from effectlog.errors import KeyTemplateError
+from effectlog.keys.text import is_storable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -133,7 +134,7 @@ class KeyTemplate:
             raise self._error("its key is empty for this call; every operation needs a name of its own")
         if len(key) > MAX_KEY_LENGTH:
             raise self._error(f"its key has {len(key)} characters, more than {MAX_KEY_LENGTH}: {key[:60]!r}…")
-        if "\x00" in key or not (key.isascii() or _is_encodable(key)):
+        if not is_storable(key):
             raise self._error(
                 f"its key has a NUL or a lone surrogate, which no database stores: {key[:60]!r}"
             )
@@ -181,14 +182,6 @@ class _Field:
 def _accesses(text: str) -> Iterator[_Access]:
     for found in _ACCESS.finditer(text):
         yield _Access(found.group(), found["attribute"], found["index"])
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _unstable(value: Any, as_text: Callable[[Any], str]) -> str | None:

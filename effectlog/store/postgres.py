@@ -13,15 +13,17 @@ import secrets
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog import commands as c
-from effectlog.errors import EffectLogError, StoreClosed
+from effectlog.errors import StoreClosed
 from effectlog.model import RunState
 from effectlog.store import mapping, postgres_schema, postgres_within
+from effectlog.store.borrowing import refuse_awaited, without_waiting
 from effectlog.store.postgres_applier import Applier
 from effectlog.store.postgres_batch import LEASE_CLOCK
 from effectlog.store.postgres_claims import load_whole
 from effectlog.store.postgres_clock import ServerClock
 from effectlog.store.postgres_commits import Commits, Work
 from effectlog.store.postgres_connections import Connection, Lane, Shield, connect
+from effectlog.store.postgres_effects import EffectTransactions, OpenTransaction
 from effectlog.store.postgres_errors import refused, translated
 from effectlog.store.postgres_health import facts
 from effectlog.store.postgres_liveness import PostgresLiveness
@@ -31,6 +33,7 @@ from effectlog.store.protocol import Due, RunFilter, WorkerRow
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from effectlog.clock import Clock
     from effectlog.rows import RunRow, StoredRun
@@ -78,6 +81,9 @@ class PostgresStore:
         self._clock = clock or server_clock
         self._users = Lane(self._url, size=pool_size, patience=patience, limit=time_limit)
         self._beats = Lane(self._url, size=1, patience=min(3.0, patience), limit=min(3.0, time_limit))
+        self._effects = EffectTransactions(
+            self._url, self._sql, size=pool_size, patience=patience, limit=time_limit
+        )
         self._commits = Commits(self._sql, self._url.name)
         self._shield = Shield()
         self._news = asyncio.Event()
@@ -145,7 +151,8 @@ class PostgresStore:
             begin, pooled = await postgres_schema.check_server(connection, self._sql, self.name)
             await postgres_schema.ensure_schema(connection, self._sql, self._schema, self.name)
         self._pooled = pooled if self._url.pooled is None else self._url.pooled
-        self._commits.begin, self._commits.pooled = self._sql[begin], self._pooled
+        self._commits.begin = self._sql[begin]
+        self._commits.pooled = self._effects.pooled = self._pooled
 
     @contextlib.asynccontextmanager
     async def _probe(self) -> AsyncIterator[Connection]:
@@ -186,6 +193,7 @@ class PostgresStore:
         if self._open:
             await self._commits.close(self._users)
         self._open = False
+        await self._effects.close()
         await self._beats.close()
         await self._users.close()
 
@@ -245,23 +253,20 @@ class PostgresStore:
         Where an outcome is ``Refused`` or late, nothing of this call is stored, and the caller must roll back.
         Raises ConfigurationError for anything else, and StoreError, after which the caller must roll back too.
         """
-        return await self._within(transaction, commands, blocking=False)
+        return await postgres_within.apply(transaction, commands, self._sql, self._schema, self._url)
 
     def apply_within_sync(self, transaction: Any, commands: Sequence[c.Command]) -> list[c.Outcome]:
         """As ``apply_within``, on a connection of a blocking driver."""
-        return postgres_within.without_waiting(self._within(transaction, commands, blocking=True))
+        refuse_awaited(transaction)
+        return without_waiting(self.apply_within(transaction, commands))
 
-    async def _within(
-        self, transaction: Any, commands: Sequence[c.Command], *, blocking: bool
-    ) -> list[c.Outcome]:
-        try:
-            return await postgres_within.apply(
-                transaction, commands, self._sql, self._schema, blocking=blocking
-            )
-        except EffectLogError:
-            raise
-        except Exception as error:
-            raise translated(error, self._url) from error
+    def transaction(self) -> AbstractAsyncContextManager[OpenTransaction]:
+        """A transaction on this database for an effect's own writes, on an asyncpg connection of the calling loop.
+
+        It is rolled back unless ``commit`` is called.
+        """
+        self._check_usable()
+        return self._effects.open()
 
     # --- reading ---------------------------------------------------------------------------------
 

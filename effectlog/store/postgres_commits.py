@@ -27,6 +27,7 @@ from effectlog.store.postgres_errors import (
     is_lost,
     sqlstate,
 )
+from effectlog.store.protocol import OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -199,7 +200,7 @@ class Commits:
             f"{self._name}: the connection broke during a commit, and the server has been away for "
             f"{FIND_OUT:g} s since: whether these records are stored is not known; look when it is back",
             transient=False,
-            reason="outcome unknown",
+            reason=OUTCOME_UNKNOWN,
         ) from lost
 
     async def _ask(self, connection: Connection, writer_id: int, batch: int) -> bool:

@@ -92,10 +92,13 @@ class Lane:
     """A pool of up to ``size`` connections, each lent for one transaction.
 
     ``patience``: seconds to wait for a free connection, and for a server that is away. ``limit``: seconds
-    that a transaction may take.
+    that a transaction may take. ``reset``: undo what the borrower did to the session.
     """
 
-    def __init__(self, url: PostgresUrl, *, size: int, patience: float, limit: float) -> None:
+    def __init__(
+        self, url: PostgresUrl, *, size: int, patience: float, limit: float, reset: bool = False
+    ) -> None:
+        self._reset = None if reset else _keep_session
         self._url = url
         self._size = size
         self.patience = patience
@@ -108,7 +111,7 @@ class Lane:
             min_size=0,
             max_size=self._size,
             max_inactive_connection_lifetime=IDLE_LIFETIME,
-            reset=_keep_session,
+            reset=self._reset,
             **_options(self._url, pooled=pooled),
         )
 

@@ -21,6 +21,7 @@ LOCK_TIMEOUT = "55P03"
 UNIQUE_VIOLATION = "23505"
 DIVISION_BY_ZERO = "22012"
 NO_PRIVILEGE = "42501"
+TRANSACTION_ABORTED = "25P02"
 _UNDEFINED = frozenset({"42P01", "3F000", "42703"})
 # A shutdown, a crash, a time-out in an idle transaction, no free slot, and a primary that became a standby.
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300", "25006"})

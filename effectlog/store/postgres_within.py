@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from effectlog import commands as c
-from effectlog.errors import ConfigurationError, StoreError
+from effectlog.errors import ConfigurationError, EffectLogError, StoreError
+from effectlog.store.borrowing import (
+    check_commands,
+    driver_connection,
+    is_stale,
+    no_transaction,
+)
 from effectlog.store.postgres_apply import Aside, apply_batch
 from effectlog.store.postgres_batch import Batch, BlockedError
-from effectlog.store.postgres_errors import LostRaceError
+from effectlog.store.postgres_errors import TRANSACTION_ABORTED, LostRaceError, sqlstate, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-T = TypeVar("T")
+    from effectlog.store.postgres_url import PostgresUrl
 
 _TRIES = 20
 _PAUSE = 0.01
@@ -41,7 +47,7 @@ class _Asyncpg:
 
     def __init__(self, connection: Any) -> None:
         if not connection.is_in_transaction():
-            raise _no_transaction()
+            raise no_transaction()
         self._connection = connection
 
     async def fetch(self, query: str, *args: Any) -> list[Any]:
@@ -51,7 +57,7 @@ class _Asyncpg:
 class _Psycopg:
     def __init__(self, connection: Any) -> None:
         if connection.autocommit and connection.info.transaction_status == _IDLE:
-            raise _no_transaction()
+            raise no_transaction()
         self._connection = connection
         self.waits = inspect.iscoroutinefunction(connection.execute)
 
@@ -71,49 +77,47 @@ class _Psycopg:
 
 async def _borrow(transaction: Any) -> Borrowed:
     """The driver's connection under whatever the caller has, told by what it can do: no driver is imported."""
-    if hasattr(transaction, "is_in_transaction"):
-        return _Asyncpg(transaction)
-    if hasattr(transaction, "pgconn"):
-        return _Psycopg(transaction)
-    if hasattr(transaction, "get_raw_connection"):
-        # SQLAlchemy begins on the server with the first statement only.
-        await transaction.exec_driver_sql("SELECT 1")
-        return await _borrow((await transaction.get_raw_connection()).driver_connection)
-    if hasattr(transaction, "exec_driver_sql"):
-        transaction.exec_driver_sql("SELECT 1")
-        return await _borrow(transaction.connection.driver_connection)
-    if callable(getattr(transaction, "connection", None)):
-        inner = transaction.connection()
-        return await _borrow(await inner if inspect.isawaitable(inner) else inner)
+    connection = transaction if _known(transaction) else await driver_connection(transaction)
+    if hasattr(connection, "is_in_transaction"):
+        return _Asyncpg(connection)
+    if hasattr(connection, "pgconn"):
+        return _Psycopg(connection)
     raise ConfigurationError(
         f"a {type(transaction).__name__} is no connection of asyncpg, psycopg 3 or SQLAlchemy, so nothing "
         f"can be stored in its transaction"
     )
 
 
-def _is_awaited(transaction: Any) -> bool:
-    return any(
-        inspect.iscoroutinefunction(getattr(transaction, name, None))
-        for name in ("execute", "exec_driver_sql", "fetchval")
-    )
-
-
-def _no_transaction() -> ConfigurationError:
-    return ConfigurationError(
-        "the connection is in no transaction, so there is nothing to be stored together with; begin one first"
-    )
+def _known(connection: Any) -> bool:
+    return hasattr(connection, "is_in_transaction") or hasattr(connection, "pgconn")
 
 
 async def apply(
-    transaction: Any, commands: Sequence[c.Command], sql: Mapping[str, str], schema: str, *, blocking: bool
+    transaction: Any,
+    commands: Sequence[c.Command],
+    sql: Mapping[str, str],
+    schema: str,
+    url: PostgresUrl,
 ) -> list[c.Outcome]:
     """Apply the commands on the caller's connection; where one is refused or late, none of them."""
-    if blocking and _is_awaited(transaction):
-        raise ConfigurationError("this connection has to be awaited; use the asynchronous call for it")
-    connection = await _borrow(transaction)
-    for command in commands:
-        if not isinstance(command, (c.CreateRuns, c.FinishEffect)):
-            raise ConfigurationError(f"{type(command).__name__} can't be part of a caller's transaction")
+    try:
+        connection = await _borrow(transaction)
+        check_commands(commands)
+        return await _apply(connection, commands, sql, schema)
+    except EffectLogError:
+        raise
+    except Exception as error:
+        if sqlstate(error) == TRANSACTION_ABORTED:
+            raise ConfigurationError(
+                "an earlier statement of this transaction failed and its error was swallowed, so nothing more can "
+                "be done in it; roll back, and put what may fail into a savepoint of its own"
+            ) from error
+        raise translated(error, url) from error
+
+
+async def _apply(
+    connection: Borrowed, commands: Sequence[c.Command], sql: Mapping[str, str], schema: str
+) -> list[c.Outcome]:
     # Creating runs looks at the parent without locking it: a long transaction must not stop its heartbeats.
     locking = any(isinstance(command, c.FinishEffect) for command in commands)
     for tries in range(1, _TRIES + 1):
@@ -131,26 +135,10 @@ async def apply(
             if connection.waits:
                 await asyncio.sleep(_PAUSE)
         else:
-            if any(map(_is_stale, outcomes)):
+            if any(map(is_stale, outcomes)):
                 await connection.fetch("ROLLBACK TO SAVEPOINT effectlog")
             elif batch.news:
                 await connection.fetch(sql["notify"], schema, "")
             await connection.fetch("RELEASE SAVEPOINT effectlog")
             return outcomes
     raise AssertionError  # The last try raised.
-
-
-def _is_stale(outcome: c.Outcome) -> bool:
-    """The attempt no longer owns its run, so the caller's writes must not be committed with it either."""
-    return isinstance(outcome, c.Refused) or (isinstance(outcome, c.EffectStored) and outcome.late)
-
-
-def without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine over a blocking driver, which never waits for a loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    coroutine.close()
-    raise AssertionError  # A connection that has to be awaited was refused before.

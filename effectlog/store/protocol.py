@@ -7,10 +7,11 @@ A store keeps rows and holds a transaction; the rules stand in ``effectlog.ledge
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from effectlog.clock import Clock
     from effectlog.commands import Command, Outcome, Renew, Subscription
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 RUN_LOCKED = "run locked"
 """The ``reason`` of a StoreError for runs that somebody else's open transaction keeps."""
+
+OUTCOME_UNKNOWN = "outcome unknown"
+"""The ``reason`` of a StoreError for a commit whose answer was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,33 @@ class Concurrent(Protocol):
 
     async def renew(self, command: Renew) -> Outcome:
         """Apply one renewal beside whatever else is being applied."""
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """A store that can apply commands inside a transaction that somebody else began on its database."""
+
+    async def apply_within(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
+        """Apply them; stored if the transaction commits, gone if not. Where one is refused or late, none is."""
+
+    def apply_within_sync(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
+        """As ``apply_within``, on a connection of a blocking driver."""
+
+
+@runtime_checkable
+class AwaitedTransactions(Joining, Protocol):
+    """A store that opens transactions for async effects; what it gives has ``connection`` and ``await commit()``."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """A transaction that is rolled back unless it is committed."""
+
+
+@runtime_checkable
+class BlockingTransactions(Joining, Protocol):
+    """A store that opens transactions for sync effects; what it gives has ``connection`` and ``commit()``."""
+
+    def transaction_sync(self) -> AbstractContextManager[Any]:
+        """A transaction that is rolled back unless it is committed."""
 
 
 @runtime_checkable

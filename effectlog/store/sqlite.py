@@ -17,9 +17,16 @@ import aiosqlite
 
 from effectlog.clock import Clock, SystemClock
 from effectlog.commands import Subscription
-from effectlog.errors import StoreClosed, StoreError, StoreRefused
+from effectlog.errors import ConfigurationError, StoreClosed, StoreError, StoreRefused
 from effectlog.model import RunState
-from effectlog.store import mapping, sqlite_file
+from effectlog.store import mapping, sqlite_file, sqlite_within
+from effectlog.store.borrowing import (
+    check_commands,
+    driver_connection,
+    has_to_be_awaited,
+    refuse_awaited,
+    without_waiting,
+)
 from effectlog.store.flock import NoLiveness, liveness_beside
 from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
 from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs
@@ -28,7 +35,7 @@ from effectlog.store.sqlite_live import LiveRuns
 from effectlog.store.sqlite_watch import ChangeWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from effectlog.commands import Command, Outcome
     from effectlog.rows import RunRow, StoredRun
@@ -152,6 +159,57 @@ class SqliteStore:
     async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
         return await self._call(self._writer, apply_batch, self._clock, self._live, commands)
 
+    async def apply_within(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
+        """Apply inside the caller's own transaction on this file: seen when it commits, gone if it rolls back.
+
+        ``transaction``: a connection of sqlite3, aiosqlite or SQLAlchemy (or its session). Where an outcome is
+        ``Refused`` or late, nothing of this call is stored, and the caller must roll back. Raises
+        ConfigurationError for anything else, and StoreError, after which the caller must roll back too.
+        """
+        check_commands(commands)
+        connection = await driver_connection(transaction)
+        arguments = (sqlite_within.apply, self._path, self._clock, commands)
+        if isinstance(connection, sqlite3.Connection):
+            return self._borrowed(connection, *arguments)
+        if not isinstance(connection, aiosqlite.Connection):
+            raise _no_connection(transaction)
+        return await self._call(connection, self._borrowed, *arguments)
+
+    def apply_within_sync(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
+        """As ``apply_within``, on a connection of a blocking driver."""
+        check_commands(commands)
+        refuse_awaited(transaction)
+        connection = without_waiting(driver_connection(transaction))
+        if isinstance(connection, aiosqlite.Connection):
+            raise has_to_be_awaited()
+        if not isinstance(connection, sqlite3.Connection):
+            raise _no_connection(transaction)
+        return self._borrowed(connection, sqlite_within.apply, self._path, self._clock, commands)
+
+    def _borrowed(self, connection: sqlite3.Connection, function: Callable[..., T], *args: Any) -> T:
+        try:
+            return function(connection, *args)
+        except sqlite3.Error as error:
+            raise _translated(error, self.name) from error
+
+    @contextlib.contextmanager
+    def transaction_sync(self) -> Iterator[sqlite_within.OpenTransaction]:
+        """A transaction on this file for an effect's own writes, on a sqlite3 connection of the calling thread.
+
+        It is rolled back unless ``commit`` is called. Nobody else writes to the file meanwhile.
+        """
+        self._check_process()
+        if self._in_memory:
+            raise ConfigurationError(
+                "a store in memory has no second connection, so it can't give an effect a transaction; use a file"
+            )
+        with contextlib.ExitStack() as stack:
+            try:
+                opened = stack.enter_context(sqlite_within.transaction(self._connection))
+            except sqlite3.Error as error:
+                raise _translated(error, self.name) from error
+            yield opened
+
     async def _read(self, function: Callable[..., T], *args: Any) -> T:
         return await self._call(self._reader or self._writer, function, *args)
 
@@ -242,6 +300,13 @@ def _find(connection: sqlite3.Connection, query: RunFilter) -> list[StoredRun]:
     state = query.state.value if query.state else None
     rows = connection.execute(SQL["find_runs"], (state, query.task, query.before, query.limit))
     return load_runs(connection, [row[0] for row in rows.fetchall()])
+
+
+def _no_connection(transaction: Any) -> ConfigurationError:
+    return ConfigurationError(
+        f"a {type(transaction).__name__} is no connection of sqlite3, aiosqlite or SQLAlchemy, so nothing can be "
+        f"stored in its transaction"
+    )
 
 
 def _translated(error: Exception, name: str) -> StoreError:

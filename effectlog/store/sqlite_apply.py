@@ -35,20 +35,28 @@ def apply_batch(
     """Apply the commands in one durable transaction, or none of them."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # The clocks are read under the write lock: a wait for it must not lengthen anybody's lease.
-        pages = Pages(now=clock.wall(), lease_now=clock.monotonic(), lease_clock=clock.identity)
-        live.check(connection)
-        wanted = needs(commands)
-        live.fill(pages, wanted)
-        _load(connection, pages, wanted)
-        outcomes = [_perform(connection, pages, live, command) for command in commands]
-        _flush(connection, pages, live)
+        outcomes = perform(connection, clock, live, commands)
         connection.execute("COMMIT")
     except BaseException:
         live.forget()
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+    return outcomes
+
+
+def perform(
+    connection: sqlite3.Connection, clock: Clock, live: LiveRuns, commands: Sequence[c.Command]
+) -> list[c.Outcome]:
+    """Perform the commands in the connection's open transaction."""
+    live.check(connection)
+    wanted = needs(commands)
+    # The clocks are read under the write lock: a wait for it must not lengthen anybody's lease.
+    pages = Pages(now=clock.wall(), lease_now=clock.monotonic(), lease_clock=clock.identity)
+    live.fill(pages, wanted)
+    _load(connection, pages, wanted)
+    outcomes = [_perform(connection, pages, live, command) for command in commands]
+    _flush(connection, pages, live)
     return outcomes
 
 

@@ -47,6 +47,12 @@ SET LOCAL synchronous_commit TO remote_apply;
 SET LOCAL lock_timeout TO '2s';
 SET LOCAL idle_in_transaction_session_timeout TO '6s';
 
+-- name: effect_settings
+-- A transaction that an effect writes in. It may wait for the effect's own rows, so no lock_timeout.
+SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+           WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
+       set_config('idle_in_transaction_session_timeout', '60s', true);
+
 -- name: end_backend
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = $1 AND application_name = $2 AND usename = current_user;

@@ -1,0 +1,145 @@
+"""A transactional effect's request: the function and its completed record in one transaction of the store's.
+
+The invariant: the function's writes are committed if and only if its completed record is, so after a crash
+the journal alone says whether it happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from effectlog import commands as c
+from effectlog.attempt import Ending
+from effectlog.errors import ConfigurationError, StoreError
+from effectlog.failure import describe
+from effectlog.model import EffectState
+from effectlog.request_error import after_error, awaitable_error
+from effectlog.steps import Commit
+from effectlog.store.borrowing import is_stale
+from effectlog.store.protocol import OUTCOME_UNKNOWN, AwaitedTransactions, BlockingTransactions
+
+if TYPE_CHECKING:
+    from effectlog.call import Turn
+    from effectlog.rows import EffectRow
+    from effectlog.spec import EffectSpec
+    from effectlog.steps import Invoke, Steps
+
+
+class OvertakenError(Exception):
+    """The attempt no longer owns its run, so everything is rolled back. Never leaves the engine."""
+
+
+class EndedByItselfError(Exception):
+    """The function committed or rolled back the transaction that it was lent. Never leaves the engine."""
+
+
+def check_fits(spec: EffectSpec, store: Any) -> None:
+    """Raise ConfigurationError where this store can't give this kind of function a transaction."""
+    blocking, awaited = isinstance(store, BlockingTransactions), isinstance(store, AwaitedTransactions)
+    if awaited if spec.is_async else blocking:
+        return
+    kind = "an async" if spec.is_async else "a sync"
+    given = "to sync ones ('def')" if blocking else "to async ones ('async def')" if awaited else "to none"
+    raise ConfigurationError(
+        f"transactional effect {spec.name} is {kind} function, and the store {store.name} gives transactions {given}; "
+        f"nothing was recorded or called"
+    )
+
+
+@dataclass(slots=True)
+class InvokeWithin:
+    """Call the function in a transaction and commit it together with its record; gives what a replay would give."""
+
+    turn: Turn
+    invoke: Invoke
+
+    def block(self) -> Any:
+        store: Any = self.turn.attempt.engine.store
+        with store.transaction_sync() as opened:
+            self.invoke.request.transaction = opened.connection
+            try:
+                value = self.invoke.block()
+            finally:
+                self.invoke.request.transaction = None
+            command, result = self._completed(opened, value)
+            effect = _stored(store.apply_within_sync(opened.connection, [command]))
+            opened.commit()
+            self.turn.attempt.committed(command, effect)
+        return result
+
+    async def wait(self) -> Any:
+        store: Any = self.turn.attempt.engine.store
+        async with store.transaction() as opened:
+            self.invoke.request.transaction = opened.connection
+            try:
+                value = await self.invoke.wait()
+            finally:
+                self.invoke.request.transaction = None
+            command, result = self._completed(opened, value)
+            effect = _stored(await store.apply_within(opened.connection, [command]))
+            await self._commit(opened, command, effect)
+        return result
+
+    async def _commit(self, opened: Any, command: c.FinishEffect, effect: EffectRow) -> None:
+        """Commit; a cancellation meanwhile waits until it is known whether it landed."""
+        committing = asyncio.ensure_future(opened.commit())
+        cancelled: asyncio.CancelledError | None = None
+        while not committing.done():
+            try:
+                await asyncio.wait({committing})
+            except asyncio.CancelledError as error:
+                cancelled = error
+        committing.result()
+        self.turn.attempt.committed(command, effect)
+        if cancelled is not None:
+            raise cancelled
+
+    def _completed(self, opened: Any, value: Any) -> tuple[c.FinishEffect, Any]:
+        turn = self.turn
+        if inspect.isawaitable(value):
+            raise awaitable_error(turn.spec.name, value)
+        if not opened.is_open:
+            raise EndedByItselfError("the function ended its transaction by itself")
+        data, result = turn.stored_form(value)
+        completed = c.RequestOutcome.COMPLETED
+        return c.FinishEffect(turn.attempt.fence, turn.call.key, completed, result=data), result
+
+
+def _stored(outcomes: list[c.Outcome]) -> EffectRow:
+    (outcome,) = outcomes
+    if is_stale(outcome) or not isinstance(outcome, c.EffectStored):
+        raise OvertakenError("the attempt no longer owned its run, so its writes were rolled back")
+    return outcome.effect
+
+
+def after_rollback(turn: Turn, error: BaseException) -> Steps:
+    """What follows from an exception: nothing is stored, unless a commit's answer was lost or the function committed."""
+    if isinstance(error, OvertakenError):
+        turn.finish(c.RequestOutcome.NOT_APPLIED, error)
+        turn.attempt.end(Ending.LOST)
+        raise turn.attempt.signal() from None
+    if isinstance(error, EndedByItselfError):
+        turn.finish(c.RequestOutcome.UNKNOWN, error)
+        turn.hold(
+            f"{turn.spec.name} ended the transaction of current_transaction() by itself, so its writes and its record "
+            f"came apart; look whether they are there, and leave commit and rollback to effectlog"
+        )
+    if isinstance(error, StoreError) and getattr(error, "reason", None) == OUTCOME_UNKNOWN:
+        return (yield from _ask_journal(turn, error))
+    return (yield from after_error(turn, error))
+
+
+def _ask_journal(turn: Turn, error: BaseException) -> Steps:
+    """Tell the store that nothing was done: it believes that only if the commit has not landed."""
+    nothing = c.RequestOutcome.NOT_APPLIED
+    command = c.FinishEffect(turn.attempt.fence, turn.call.key, nothing, error=describe(error))
+    outcome = yield Commit(turn.attempt, command)
+    if not isinstance(outcome, c.EffectStored):
+        raise error
+    turn.attempt.learn(outcome.effect)
+    if outcome.effect.state is not EffectState.COMPLETED:
+        raise error
+    return False, None  # The journal has the result.

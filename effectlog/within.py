@@ -1,0 +1,105 @@
+"""``log.within(transaction)``: runs made inside a transaction of the caller's, together with the caller's writes.
+
+Everything but the place where it is stored is ``effectlog.enqueue``'s. Nothing is begun, committed or rolled
+back here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from effectlog import commands as c
+from effectlog.context import here_attempt, place
+from effectlog.errors import ConfigurationError
+from effectlog.store.protocol import Concurrent, Joining
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from effectlog.attempt import Attempt
+    from effectlog.engine import Engine
+    from effectlog.enqueue import Enqueuer
+    from effectlog.run import Run
+    from effectlog.tasks import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Within:
+    """``enqueue`` and ``emit`` inside the caller's own transaction. Made by ``EffectLog.within``.
+
+    What they make is seen by others when the transaction commits, and was never there if it rolls back: so
+    is the key. The returned runs can be asked for their results after the commit.
+    """
+
+    def __init__(self, engine: Engine, enqueuer: Enqueuer, transaction: Any) -> None:
+        if not isinstance(engine.store, Joining):
+            raise ConfigurationError(f"{engine.store.name} can't store anything in a caller's transaction")
+        self._engine = engine
+        self._store: Joining = engine.store
+        self._enqueuer = enqueuer
+        self._transaction = transaction
+
+    async def enqueue(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+        """As ``EffectLog.enqueue``; durable when the caller's transaction has committed.
+
+        Raises ConfigurationError where the connection is none of the store's database, or in no transaction. After a
+        StoreError or a control signal the transaction must be rolled back.
+        """
+        return await self._enqueuer.enqueue(task, args, kwargs, into=self)
+
+    async def emit(
+        self,
+        event: str,
+        payload: Any,
+        *,
+        idempotency_key: str | None = None,
+        correlation_id: str | None = None,
+    ) -> list[Run[Any]]:
+        """As ``EffectLog.emit``; durable when the caller's transaction has committed. Raises as ``enqueue``."""
+        return await self._enqueuer.emit(
+            event, payload, idempotency_key=idempotency_key, correlation_id=correlation_id, into=self
+        )
+
+    def blocking(self) -> BlockingWithin:
+        """The same over a blocking driver."""
+        return BlockingWithin(self._engine, self._enqueuer, self._transaction)
+
+    async def apply(self, command: c.CreateRuns) -> c.Outcome:
+        """Store in the caller's transaction: for the enqueuer."""
+        await self._wait_for_earlier_records()
+        return (await self._store.apply_within(self._transaction, [command]))[0]
+
+    async def _wait_for_earlier_records(self) -> None:
+        """A child must not be there before what its parent recorded earlier.
+
+        Only where a store takes several transactions at a time: elsewhere the caller's own may be what those
+        records wait for. A transactional effect's are all there when its function begins.
+        """
+        attempt = here_attempt()
+        if attempt is None or place.get() is not attempt or not isinstance(self._engine.store, Concurrent):
+            return
+        await self._commit(attempt, c.CreateRuns((), scope="", fence=attempt.fence))
+
+    async def _commit(self, attempt: Attempt, command: c.Command) -> None:
+        await self._engine.commit(command, until=attempt.lease_until, chain=attempt.chain)
+
+    async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Read from the store: for the enqueuer."""
+        return await self._engine.read(coroutine)
+
+
+class BlockingWithin(Within):
+    """The same over a blocking driver: nothing here ever waits for a loop."""
+
+    async def apply(self, command: c.CreateRuns) -> c.Outcome:
+        await self._wait_for_earlier_records()
+        return self._store.apply_within_sync(self._transaction, [command])[0]
+
+    async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._engine.call(coroutine).result()
+
+    async def _commit(self, attempt: Attempt, command: c.Command) -> None:
+        self._engine.commit_sync(command, until=attempt.lease_until, chain=attempt.chain)
