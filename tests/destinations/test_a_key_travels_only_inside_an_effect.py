@@ -20,11 +20,12 @@ from effectlog.clients.stripe import request_options
 from effectlog.context import Request, place
 from effectlog.contract import EXAMPLE_OPERATION_ID, Destination
 from effectlog.destinations import CHECKOUT_COM, SES, SQUARE, STRIPE
+from effectlog.rows import RequestClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FIRST = datetime(2026, 11, 5, 12, 30, 15, tzinfo=UTC)
+FIRST = RequestClock(datetime(2026, 11, 5, 12, 30, 15, tzinfo=UTC).timestamp(), boot=1.0, boot_id="a boot")
 
 
 @pytest.fixture
