@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 NAME = "effectlog"
 """The instrumentation scope."""
-_TO_BE_LOADED = ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER")
-"""Environment variables by which the API loads a provider when it is first asked for one."""
+_TO_BE_LOADED = any(
+    name in os.environ for name in ("OTEL_PYTHON_TRACER_PROVIDER", "OTEL_PYTHON_METER_PROVIDER")
+)
+"""The environment names a provider, which the API loads when it is first asked for one."""
 
 
 @dataclass(slots=True)
@@ -85,7 +87,7 @@ def meter_provider() -> MeterProvider | None:
 def _loaded(module: str) -> Any:
     """The module if anybody imported it: without that, nobody can have set a provider or a span."""
     found = sys.modules.get(module)
-    if found is None and any(name in os.environ for name in _TO_BE_LOADED):
+    if found is None and _TO_BE_LOADED:
         __import__(module)
         found = sys.modules[module]
     return found
