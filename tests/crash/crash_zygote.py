@@ -4,6 +4,7 @@ It has one thread and no loop when it forks, and a child is a process like any o
 stdin makes one child: its arguments, its environment, and the two pipes it talks through.
 """
 
+import faulthandler
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import effectlog.store.sqlite  # noqa: F401 - imported here so that no child has
 
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody asks for exit statuses here.
+    faulthandler.register(signal.SIGUSR1)
     for line in sys.stdin:
         order = json.loads(line)
         child = os.fork()
