@@ -190,6 +190,12 @@ class SqliteStore:
         try:
             return function(connection, *args)
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                raise StoreError(
+                    f"{self.name}: the caller's transaction can't write ({error}), because another one does or did "
+                    f"since it first read; roll it back, and begin it with BEGIN IMMEDIATE",
+                    transient=True,
+                ) from error
             raise _translated(error, self.name) from error
 
     @contextlib.contextmanager

@@ -28,10 +28,10 @@ def apply(
     connection: sqlite3.Connection, path: str, clock: Clock, commands: Sequence[c.Command]
 ) -> list[c.Outcome]:
     """Apply the commands in the connection's transaction; where one is refused or late, none of them."""
-    _check(connection, path)
     factories = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
     try:
+        _check(connection, path)
         with _savepoint(connection) as savepoint:
             outcomes = perform(connection, clock, LiveRuns(), commands)
             if any(map(is_stale, outcomes)):
@@ -57,10 +57,10 @@ def _savepoint(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
     file = next(row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main")
-    if not file or not Path(file).exists() or not Path(file).samefile(path):
+    if not file or path == ":memory:" or not Path(file).samefile(path):
         raise ConfigurationError(
-            f"the connection is to {file or 'a database in memory'} and the store is {path}; only a transaction on "
-            f"the store's own file can hold both"
+            f"the connection is to {file or ':memory:'} and the store is {path}; only a transaction on the store's own "
+            f"file can hold both"
         )
     if connection.in_transaction:
         return
