@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sqlite3
 import threading
 import time
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fault_processes import whole
 
-from effectlog import EffectLog, NotApplied, Retry, StoreClosed, durable_task, effect
+from effectlog import EffectLog, EffectLogError, NotApplied, Retry, StoreClosed, durable_task, effect
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -44,29 +43,33 @@ def ours() -> set[threading.Thread]:
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize(
-    "rounds", [12, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(300)])]
-)
+@pytest.mark.parametrize("how", ["an exception", "a cancellation of everything"])
+@pytest.mark.parametrize("rounds", [8, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(300)])])
 def test_a_loop_that_ends_during_heavy_writes_ends_cleanly(
-    tmp_path: Path, rounds: int, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, rounds: int, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = ours()
 
-    async def main(after: float) -> None:
-        async with EffectLog(tmp_path / "runs.db", check_store=False) as log, log.worker():
-            for _ in range(10):
-                await log.enqueue(writes, 1000)
-                await log.enqueue(writes_in_a_thread)
+    async def main(path: Path, after: float) -> None:
+        async with EffectLog(path, check_store=False) as log, log.worker():
+            await log.enqueue_many(writes, [(100,)] * 10)
+            await log.enqueue_many(writes_in_a_thread, [()] * 10)
             await asyncio.sleep(after)
-            raise KeyboardInterrupt
+            if how == "an exception":
+                raise KeyboardInterrupt
+            for task in asyncio.all_tasks():
+                task.cancel()
+            await asyncio.sleep(10)
 
     for number in range(rounds):
-        with pytest.raises(KeyboardInterrupt):
-            asyncio.run(main(0.002 * number))
+        path = tmp_path / f"{number}.db"
+        with pytest.raises(KeyboardInterrupt if how == "an exception" else asyncio.CancelledError):
+            asyncio.run(main(path, 0.3 * number / rounds))
         assert ours() == before, "a thread outlives its loop"
+        assert whole(path)
+        path.unlink()
     assert "Event loop is closed" not in caplog.text
     assert "never retrieved" not in caplog.text
-    assert whole(tmp_path / "runs.db")
 
 
 def test_a_loop_that_ends_without_closing_the_log_loses_nothing_acknowledged(tmp_path: Path) -> None:
@@ -133,21 +136,26 @@ async def test_handles_of_a_closed_log_are_refused_at_once(tmp_path: Path) -> No
 
 
 async def test_calls_beside_a_close_are_answered_one_way_or_the_other(tmp_path: Path) -> None:
+    answers: list[object] = []
     for number in range(20):
         log = EffectLog(tmp_path / f"{number}.db", check_store=False)
         await log.__aenter__()
         names = [name for name in uses(log) if name not in ("worker", "serve", "run")]
-        calls = [asyncio.ensure_future(uses(log)[name]()) for name in names for _ in range(3)]
-        for _ in range(number):
+        before = [asyncio.ensure_future(uses(log)[name]()) for name in names]
+        for _ in range(number % 10):
             await asyncio.sleep(0)
-        _, pending = await asyncio.wait([asyncio.ensure_future(log.close()), *calls], timeout=10)
+        close = asyncio.ensure_future(log.close())
+        for _ in range(number // 2):
+            await asyncio.sleep(0)
+        beside = [asyncio.ensure_future(uses(log)[name]()) for name in names]
+        _, pending = await asyncio.wait([close, *before, *beside], timeout=10)
         assert not pending, "a call beside a close was never answered"
-        for call in calls:
-            with contextlib.suppress(Exception):
-                call.result()
-        closed = [call for call in calls if isinstance(call.exception(), StoreClosed)]
-        assert all(isinstance(call.exception(), Exception | None) for call in calls)
-        assert number > 0 or closed, "nothing came too late, so nothing was tried"
+        answers += await asyncio.gather(*before, *beside, return_exceptions=True)
+    refused = [answer for answer in answers if isinstance(answer, StoreClosed)]
+    assert all(
+        not isinstance(answer, BaseException) or isinstance(answer, EffectLogError) for answer in answers
+    )
+    assert 0 < len(refused) < len(answers), "nothing came too late, or everything, so nothing was tried"
 
 
 def test_the_sync_face_of_a_closed_log_is_refused_at_once(tmp_path: Path) -> None:
