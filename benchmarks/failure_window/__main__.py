@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.failure_window import analyzer
-from benchmarks.failure_window.runner import ARTICLE, QUICK, Times, play
+from benchmarks.failure_window.runner import ARTICLE, QUICK, ScenarioError, Times, play
 from benchmarks.failure_window.scenarios import CASES, Case
 from benchmarks.failure_window.worker import StoreAt
 from effectlog.testing.destinations import CountingDestination
@@ -98,7 +98,10 @@ async def _play_all(experiment: Experiment, store: str, url: str | None) -> None
         async def one(case: Case, repetition: int) -> None:
             async with room:
                 at = _place(folder / f"{case.id}-{repetition}", url, forgetful=case.forgetful)
-                record = await play(case, repetition, at, destination, experiment.times, quiet)
+                try:
+                    record = await play(case, repetition, at, destination, experiment.times, quiet)
+                except ScenarioError as error:
+                    record = {"case": case.id, "repetition": repetition, "failed": str(error)}
                 _save(record | {"store": store}, folder / f"{case.id}-{repetition}")
 
         async with asyncio.TaskGroup() as group:

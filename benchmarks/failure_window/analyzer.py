@@ -49,7 +49,7 @@ def _draw(out: Path, records: list[dict[str, Any]]) -> None:
     from benchmarks.failure_window.timeline import draw  # noqa: PLC0415 - the plotting library is slow to import
 
     for record in records:
-        if record["repetition"] == 1 and record["case"] in _DRAWN:
+        if record["repetition"] == 1 and record["case"] in _DRAWN and "failed" not in record:
             name = f"{record['case']}-{record['store']}"
             draw(record, [out / f"{name}.svg", out / f"{name}.png"])
 
@@ -70,7 +70,8 @@ def _aggregate(store: str, records: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _case_summary(case: Case, records: list[dict[str, Any]]) -> dict[str, Any]:
     judgements = [judge(record, case) for record in records]
-    seen = sorted({_seen(record) for record in records})
+    played = [record for record in records if "failed" not in record]
+    seen = sorted({_seen(record) for record in played})
     return {
         "row": case.row,
         "title": TITLES[case.row],
@@ -78,12 +79,10 @@ def _case_summary(case: Case, records: list[dict[str, Any]]) -> dict[str, Any]:
         "runs": len(records),
         "expected": _expected(case),
         "seen": seen,
-        "attempts": sorted({len(record["attempts"]) for record in records}),
+        "attempts": sorted({len(record["attempts"]) for record in played}),
         "takeover_ms": _spread([j.takeover for j in judgements]),
         "after_expiry_ms": _spread([j.after_expiry for j in judgements]),
-        "refused_at_open": sorted(
-            {(r["refused_at_open"] or {}).get("guarantee", "") for r in records} - {""}
-        ),
+        "refused_at_open": sorted({(r["refused_at_open"] or {}).get("guarantee", "") for r in played} - {""}),
         "wrong": [what for judgement in judgements for what in judgement.wrong],
         "late": [what for judgement in judgements for what in judgement.late],
         "each": [as_json(judgement) for judgement in judgements],
@@ -134,7 +133,11 @@ def _cells(cases: list[dict[str, Any]]) -> Iterator[str]:
     by_form = {case["form"]: case for case in cases}
     for form in Form:
         case = by_form.get(form.value)
-        yield "-" if case is None else "; ".join(case["seen"]) + (" **WRONG**" if case["wrong"] else "")
+        yield (
+            "-"
+            if case is None
+            else "; ".join(case["seen"] or ["not played"]) + (" **WRONG**" if case["wrong"] else "")
+        )
 
 
 def _takeovers(cases: list[dict[str, Any]]) -> str:

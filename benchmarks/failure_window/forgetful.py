@@ -7,8 +7,9 @@ and the first to finish wins. For experiments: the check at open refuses it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from effectlog import commands as c
 from effectlog.model import AttemptOutcome, RunState

@@ -38,6 +38,8 @@ class Judgement:
 
 def judge(record: dict[str, Any], case: Case) -> Judgement:
     """Compare one record with its case."""
+    if "failed" in record:
+        return Judgement(None, None, (record["failed"],), ())
     takeover, after_expiry = _takeover(record), _after_expiry(record, case)
     wrong = [*_wrong_counts(record, case), *_wrong_owners(record, case)]
     if case.forgetful:

@@ -18,6 +18,8 @@ from effectlog.clock import SystemClock
 from effectlog.errors import StoreRefused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from effectlog import Run
     from effectlog.testing.destinations import CountingDestination
 
@@ -32,6 +34,10 @@ class Times:
 
 ARTICLE = Times(lease=4.0, wait=2.5)
 QUICK = Times(lease=1.5, wait=0.4)
+
+
+class ScenarioError(Exception):
+    """A run that could not be played to its end, which is a result as well."""
 
 
 async def play(
@@ -60,8 +66,10 @@ async def play(
                 for name, holds in (("A", _holds(case)), ("B", frozenset[Point]()))
             ]
             play = _Play(case, f"{case.id}-{repetition}", log, stage, destination, a, b)
-            await play.interrupt()
-        await play.come_through()
+            with play.told_on_failure():
+                await play.interrupt()
+        with play.told_on_failure():
+            await play.come_through()
         record = await play.record()
     return record | {"repetition": repetition, "times": asdict(times), "refused_at_open": refused}
 
@@ -114,6 +122,15 @@ class _Play:
         self.result: Any = None
         self._began = time.monotonic()
         self._wall = time.time() - time.monotonic()
+
+    @contextlib.contextmanager
+    def told_on_failure(self) -> Iterator[None]:
+        """What does not come is best understood from what did."""
+        try:
+            yield
+        except Exception as error:
+            told = ", ".join(f"{self._ms(e.at):.0f} {e.who} {e.name}" for e in self.stage.events)
+            raise ScenarioError(f"{self.name} stopped at {error!r}; told until then: {told}") from error
 
     async def interrupt(self) -> None:
         """Everything up to the interruption, and a takeover that follows at once."""
