@@ -1,0 +1,51 @@
+"""SIGKILL at every point of a transaction: its writes and its record are both there afterwards, or neither is."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from orders import orders, ship
+
+from effectlog import EffectLog, EffectState
+
+SCRIPT = str(Path(__file__).with_name("killed_process.py"))
+
+
+def run(what: str, url: str, point: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SCRIPT, what, url, point]
+    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+
+@pytest.mark.parametrize("point", ["before begin", "in function", "before commit", "after commit"])
+async def test_an_effect_is_both_or_neither(store_url: str, point: str) -> None:
+    killed = run("effect", store_url, point)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    landed = point == "after commit"
+    async with EffectLog(store_url, check_store=False) as log:
+        ((before,),) = [record.effects for record in await log.list_runs()]
+    assert before.state is (EffectState.COMPLETED if landed else EffectState.STARTED)
+    assert await orders(store_url) == (["a"] if landed else [])
+    again = run("effect", store_url, "nowhere")
+    assert (again.returncode, again.stdout) == (0, "A\n"), again.stderr
+    async with EffectLog(store_url, check_store=False) as log:
+        (record,) = await log.list_runs()
+    assert await orders(store_url) == ["a"]
+    assert (record.effects[0].state, record.effects[0].in_doubt) == (EffectState.COMPLETED, False)
+    assert record.effects[0].requests == (1 if landed else 2)
+    assert [attempt.outcome for attempt in record.attempts] == ["expired", "succeeded"]
+
+
+@pytest.mark.parametrize("point", ["before commit", "after commit"])
+async def test_a_callers_run_is_there_with_its_writes_or_not_at_all(store_url: str, point: str) -> None:
+    killed = run("caller", store_url, point)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    landed = point == "after commit"
+    async with EffectLog(store_url, check_store=False) as log:
+        assert len(await log.list_runs(task=ship)) == landed
+        assert await orders(store_url) == ["a"] * landed
+        run_again = await log.enqueue(ship.with_options(idempotency_key="k"), "a")
+        assert run_again.created is not landed
