@@ -6,17 +6,17 @@ does not hold comes back ``Refused`` and changes nothing; the other runs of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from effectlog.model import AttemptOutcome, ErrorInfo, Policy, RunState
     from effectlog.rows import EffectRow, NewRun, RequestClock, StoredRun
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(Struct, frozen=True):
     """Names one attempt of one run; what it asks counts only while that attempt owns the run."""
 
     run_id: str
@@ -26,8 +26,7 @@ class Fence:
 # --- commands ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CreateRuns:
+class CreateRuns(Struct, frozen=True):
     """Create runs that share one idempotency key, or return those that already have it.
 
     ``older_scopes``: where else the key is looked for, because the task had other names once.
@@ -42,8 +41,7 @@ class CreateRuns:
     older_scopes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TaskLimit:
+class TaskLimit(Struct, frozen=True):
     """A task that a claimer can execute, under all its stored names."""
 
     names: tuple[str, ...]
@@ -51,8 +49,7 @@ class TaskLimit:
     keyed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """Take up to ``limit`` due runs (or just ``run_id``, due or not) for ``lease`` seconds, within the tasks' limits.
 
     Runs that crashed ``SUSPECT_CRASHES`` times are claimed one at most, and only with ``suspects``.
@@ -70,8 +67,7 @@ class Claim:
 SUSPECT_CRASHES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Renew:
+class Renew(Struct, frozen=True):
     """Extend the leases of these attempts by ``lease`` seconds from the store's now."""
 
     owner: str
@@ -86,8 +82,7 @@ class Guard(StrEnum):
     LAPSED = "lapsed"
 
 
-@dataclass(frozen=True, slots=True)
-class EndAttempt:
+class EndAttempt(Struct, frozen=True):
     """End an attempt and move its run on.
 
     The store turns ``succeeded`` and ``failed`` into ``held`` while an effect whose policy is not
@@ -108,23 +103,20 @@ class EndAttempt:
     on_dead: NewRun | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MarkReleasing:
+class MarkReleasing(Struct, frozen=True):
     """Say that an attempt is being given back, though something of it still runs."""
 
     fence: Fence
 
 
-@dataclass(frozen=True, slots=True)
-class NoteTrace:
+class NoteTrace(Struct, frozen=True):
     """Keep the context of an attempt's span, for the links of those that come after it."""
 
     fence: Fence
     trace: str
 
 
-@dataclass(frozen=True, slots=True)
-class StartEffect:
+class StartEffect(Struct, frozen=True):
     """Record that a request is about to be made. ``seen`` is the row version the caller decided on."""
 
     fence: Fence
@@ -148,8 +140,7 @@ class RequestOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class FinishEffect:
+class FinishEffect(Struct, frozen=True):
     """Record what became of the request that this attempt made.
 
     ``new_operation``: the contract says that after this definite failure the next request needs a new id.
@@ -164,8 +155,7 @@ class FinishEffect:
     new_operation: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SettleEffect:
+class SettleEffect(Struct, frozen=True):
     """Answer an effect in doubt: by a person or a program (no fence), or by a look-up (fence and ``seen``)."""
 
     run_id: str
@@ -180,8 +170,7 @@ class SettleEffect:
     dead_owners: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRun:
+class CancelRun(Struct, frozen=True):
     """Cancel now if nobody executes the run (or by force), else ask its owner to."""
 
     run_id: str
@@ -189,8 +178,7 @@ class CancelRun:
     dead_owners: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class RetryRun:
+class RetryRun(Struct, frozen=True):
     """Give a failed or cancelled run a new round of attempts; ``force`` fences out a live owner first."""
 
     run_id: str
@@ -198,8 +186,7 @@ class RetryRun:
     dead_owners: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(Struct, frozen=True):
     """A task that runs for each emit of an event, with what an emitter needs to make its run."""
 
     event: str
@@ -208,8 +195,7 @@ class Subscription:
     concurrency_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(Struct, frozen=True):
     """Replace what these tasks (by every name they have or had) are subscribed to; others' stay.
 
     A renamed task would otherwise be run twice for each event, under either name.
@@ -219,8 +205,7 @@ class Subscribe:
     subscriptions: tuple[Subscription, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(Struct, frozen=True):
     """Say that a worker is alive, what it can execute, and when it last claimed."""
 
     owner: str
@@ -232,15 +217,13 @@ class Beat:
     tasks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """Say that an owner is gone on purpose."""
 
     owner: str
 
 
-@dataclass(frozen=True, slots=True)
-class Purge:
+class Purge(Struct, frozen=True):
     """Remove up to ``limit`` ended runs that finished at least ``older_than`` seconds ago, each whole.
 
     With ``run_ids``, only those of them. A run with an effect in doubt is never removed.
@@ -289,8 +272,7 @@ class Refusal(StrEnum):
     """Somebody else's open transaction is in the way; nothing changed, and trying again can help."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """The command's condition did not hold; ``effect`` and ``state`` are what the store has instead."""
 
     reason: Refusal
@@ -298,13 +280,11 @@ class Refused:
     effect: EffectRow | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """The command was applied and has nothing more to say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(Struct, frozen=True):
     """The runs that have the key now; ``fingerprints`` are the stored ones."""
 
     run_ids: tuple[str, ...]
@@ -312,16 +292,14 @@ class Created:
     fingerprints: str
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(Struct, frozen=True):
     """The runs that the claimer owns now, with payloads and journals. ``now`` is the store's wall clock."""
 
     runs: tuple[StoredRun, ...]
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class Renewed:
+class Renewed(Struct, frozen=True):
     """The run ids that are not owned any more, and those asked to cancel.
 
     ``blocked``: those neither renewed nor lost, because somebody else's open transaction is in the way.
@@ -332,24 +310,21 @@ class Renewed:
     blocked: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class EffectStored:
+class EffectStored(Struct, frozen=True):
     """The effect as it is stored now. ``late`` says that the outcome was kept as evidence only."""
 
     effect: EffectRow
     late: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RunMoved:
+class RunMoved(Struct, frozen=True):
     """The state the run is in now; ``changed`` is false where somebody else had ended it before."""
 
     state: RunState
     changed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Purged:
+class Purged(Struct, frozen=True):
     """How many runs were removed; fewer than the limit means that none is left."""
 
     count: int

@@ -10,6 +10,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from msgspec import Struct
+
 from effectlog.clock import utc
 from effectlog.errors import NotInAttempt
 
@@ -25,8 +27,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(slots=True)
-class Request:
+class Request(Struct):
     """One request of an effect that is being executed, in an attempt or outside of any."""
 
     attempt: Attempt | None

@@ -7,8 +7,9 @@ earlier owner's request had time to settle, and no look-up's miss counts while i
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from effectlog.contract import Destination
 from effectlog.errors import ConfigurationError, DecodingError
@@ -24,25 +25,21 @@ _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Resend:
+class Resend(Struct, frozen=True):
     """Send another request with the same operation id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Look again after so many seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUp(Struct, frozen=True):
     """Ask the destination."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Leave it to a person or a program; ``reason`` is for people."""
 
     reason: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from effectlog import commands as c
 from effectlog.attempt import Ending
@@ -41,8 +42,7 @@ GIVE_BACK_DELAY = 5.0
 """Seconds before a run that this process could not go on with is offered again."""
 
 
-@dataclass(frozen=True, slots=True)
-class BodyEnd:
+class BodyEnd(Struct, frozen=True):
     """What left the body: a value, or an exception. ``disturbed``: the body was interrupted or refused."""
 
     value: Any = None

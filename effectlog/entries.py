@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from effectlog import commands as c
 
@@ -23,8 +24,7 @@ PATIENCE = 2.0
 """Seconds for which anything is tried again while somebody else's transaction keeps its run."""
 
 
-@dataclass(slots=True, eq=False)
-class Chain:
+class Chain(Struct, eq=False):
     """The writes of one attempt, which depend on each other in the order they were handed in.
 
     While one waits to be tried again, those after it wait behind it; once an outcome could not be
@@ -34,8 +34,7 @@ class Chain:
     broken: BaseException | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(Struct, eq=False):
     """Commands handed in together, and how their outcome goes back."""
 
     commands: Sequence[Command]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from effectlog import commands as c
 from effectlog import doubt
@@ -27,8 +28,7 @@ DEFAULT_SETTLE = 1.0
 _SHORTEST_ANSWER = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """What a miss of the coming look-up will be worth: nothing yet, or not as long as the owner may be alive."""
 
     left: float

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import inspect
@@ -36,8 +37,7 @@ class Annotation:
 ErrorTypes = tuple[type[BaseException], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EffectSpec:
+class EffectSpec(Struct, frozen=True):
     """One ``@effect`` declaration."""
 
     name: str
@@ -59,8 +59,7 @@ class EffectSpec:
     """Its writes commit together with its completed record, in a transaction that the store opens."""
 
 
-@dataclass(frozen=True, slots=True)
-class EffectCall:
+class EffectCall(Struct, frozen=True):
     """One call of an effect inside an attempt: its key, its fingerprints and what to call."""
 
     spec: EffectSpec
@@ -73,8 +72,7 @@ class EffectCall:
     instance: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSpec:
+class TaskSpec(Struct, frozen=True):
     """One ``@durable_task`` declaration."""
 
     name: str

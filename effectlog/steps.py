@@ -12,8 +12,9 @@ import inspect
 import threading
 import time
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from effectlog.context import Request, place
 from effectlog.errors import EffectConflict
@@ -69,8 +70,7 @@ async def drive(steps: Steps) -> Any:
         return end.value
 
 
-@dataclass(slots=True)
-class Commit:
+class Commit(Struct):
     """Wait until a command is durable or refused; gives its outcome."""
 
     attempt: Attempt
@@ -85,8 +85,7 @@ class Commit:
         return (await attempt.engine.commit(self.command, until=attempt.lease_until, chain=attempt.chain))[0]
 
 
-@dataclass(slots=True)
-class Sleep:
+class Sleep(Struct):
     """Wait so many seconds, or until the attempt begins to end."""
 
     attempt: Attempt
@@ -103,8 +102,7 @@ class Sleep:
             await asyncio.sleep(min(left, 0.1))
 
 
-@dataclass(slots=True)
-class Join:
+class Join(Struct):
     """Wait until another call of the same key in this attempt is over."""
 
     other: InFlight
@@ -160,8 +158,7 @@ class InFlight:
             over.set_result(None)
 
 
-@dataclass(slots=True)
-class Invoke:
+class Invoke(Struct):
     """Call the effect's function as one request; gives what it returns."""
 
     request: Request
@@ -208,8 +205,7 @@ class Invoke:
             ) from error
 
 
-@dataclass(slots=True)
-class Ask:
+class Ask(Struct):
     """Call a look-up function, sync or async, whatever the effect is; gives what it answers."""
 
     request: Request
@@ -251,8 +247,7 @@ class Ask:
         return await answer if inspect.isawaitable(answer) else answer
 
 
-@dataclass(slots=True)
-class AskDead:
+class AskDead(Struct):
     """Ask whether these owners are known to be dead; gives those that are."""
 
     attempt: Attempt

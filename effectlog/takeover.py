@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from effectlog import commands as c
 from effectlog import telemetry
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("effectlog")
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """A run whose owner is gone, why, and the command that ends its attempt."""
 
     run: RunRow

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from effectlog import commands as c
 from effectlog.model import RunState
@@ -19,8 +20,7 @@ EffectId = tuple[str, str]
 """(run id, effect key)"""
 
 
-@dataclass(slots=True)
-class Needs:
+class Needs(Struct):
     """What must be loaded, and kept from others, before a batch is executed."""
 
     runs: set[str] = field(default_factory=set)
@@ -30,16 +30,14 @@ class Needs:
     keys: set[IdempotencyKey] = field(default_factory=set)
 
 
-@dataclass(slots=True)
-class KeyRow:
+class KeyRow(Struct):
     """An idempotency key that has runs."""
 
     run_ids: tuple[str, ...]
     fingerprints: str
 
 
-@dataclass(slots=True)
-class Pages:
+class Pages(Struct):
     """Rows by identity, with the store's clocks; ``changed_*`` and ``new_*`` are to be written back."""
 
     now: float

@@ -6,8 +6,9 @@ once; no run ends ``succeeded`` or ``failed`` over an effect that waits for a de
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from effectlog import commands as c
 from effectlog.ledger.evidence import settle_by_late_outcome

@@ -7,8 +7,10 @@ effect to start while this process's session is gone) is *set aside* and comes b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from effectlog import commands as c
 from effectlog.ledger.execute import execute

@@ -6,8 +6,9 @@ A store keeps rows and holds a transaction; the rules stand in ``effectlog.ledge
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +27,7 @@ OUTCOME_UNKNOWN = "outcome unknown"
 """The ``reason`` of a StoreError for a commit whose answer was lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunFilter:
+class RunFilter(Struct, frozen=True):
     """Which runs to list, newest first; ``before`` is the id of a run to go on from."""
 
     state: RunState | None = None
@@ -36,16 +36,14 @@ class RunFilter:
     before: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(Struct, frozen=True):
     """Whether runs are due now, and in how many seconds the next one becomes due that is not yet."""
 
     now: bool
     next_in: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRow:
+class WorkerRow(Struct, frozen=True):
     """A worker as it last reported itself."""
 
     owner: str

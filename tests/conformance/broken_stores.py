@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dict_store import Database, DictStore
+from msgspec.structs import replace
 
 from effectlog import commands as c
 from effectlog.model import EffectState, Policy, RunState

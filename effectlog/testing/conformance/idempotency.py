@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from effectlog import commands as c
 from effectlog.testing.conformance.guarantee import Topic, accepted, equal, expect
