@@ -94,9 +94,19 @@ class Child:
         """Stop it where it holds no write transaction: SQLite has one writer, and stopped it would stop everybody."""
         while True:
             self.signal(signal.SIGSTOP)
+            self._wait_until_stopped()
             if not _is_locked(between_writes_of):
                 return
             self.signal(signal.SIGCONT)
+            time.sleep(0.001)
+
+    def _wait_until_stopped(self) -> None:
+        """A thread that was inside the kernel stops when it leaves it, and may have taken a lock there."""
+        threads = Path(f"/proc/{self.pid}/task")
+        if not threads.exists():  # Not Linux.
+            time.sleep(0.05)
+            return
+        while any(" T " not in (thread / "stat").read_text() for thread in threads.iterdir()):
             time.sleep(0.001)
 
     def kill(self) -> float:
