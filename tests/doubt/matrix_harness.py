@@ -5,6 +5,8 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -55,6 +57,7 @@ class Owner:
     """Worker A, from its start to its end."""
 
     def __init__(self, path: str, form: str, point: str, found: Destinations, lease: float) -> None:
+        self._path = path
         self._parent, child = _processes.Pipe(duplex=False)
         self._go = _processes.Event()
         urls = {tuple(cell): destination.url for cell, destination in found.items()}
@@ -67,8 +70,13 @@ class Owner:
         self._parent.recv()
 
     def pause(self) -> None:
+        """Stop it, and not in the middle of a write: a stopped process that locks the file is another story."""
         assert self._process.pid is not None
         os.kill(self._process.pid, signal.SIGSTOP)
+        while not _writable(self._path):
+            os.kill(self._process.pid, signal.SIGCONT)
+            time.sleep(0.005)
+            os.kill(self._process.pid, signal.SIGSTOP)
 
     def wake(self) -> None:
         assert self._process.pid is not None
@@ -78,6 +86,16 @@ class Owner:
     def kill(self) -> None:
         self._process.kill()
         self._process.join()
+
+
+def _writable(path: str) -> bool:
+    with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        connection.execute("ROLLBACK")
+        return True
 
 
 @contextlib.contextmanager
