@@ -103,7 +103,8 @@ class Claimer:
                     "effectlog: %s can't claim and tries again: %s", name, error, exc_info=not known
                 )
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), pause)  # However often it is poked.
+                    async with asyncio.timeout(pause):
+                        await self._stopping.wait()  # However often it is poked.
             else:
                 pause = LIVENESS_INTERVAL
                 await self._sleep(wait)
