@@ -13,7 +13,7 @@ import pytest
 import shop
 from helpers import psql
 
-from effectlog import Applied, EffectLog, EffectState, RunHeld, RunState
+from effectlog import Applied, EffectLog, EffectState, RunHeld, RunState, StoreError
 from effectlog.store.postgres import PostgresStore
 
 if TYPE_CHECKING:
@@ -74,19 +74,31 @@ async def test_a_killed_workers_run_is_taken_over_long_before_its_lease_ends(pos
     assert record.effects[0].requests == 2
 
 
+async def _keep_trying(log: EffectLog, *, until: float) -> int:
+    """User traffic that is stuck, one transaction after the other; gives how many failed."""
+    failed = 0
+    while time.monotonic() < until:
+        try:
+            await log.enqueue(shop.sell.with_options(idempotency_key="k"), "a")
+        except StoreError:
+            failed += 1
+    return failed
+
+
 async def test_a_heartbeat_does_not_wait_for_user_traffic(postgres_database: str) -> None:
-    """Somebody keeps a table of user traffic locked for twice the lease: what only waits keeps its run."""
-    async with EffectLog(postgres_database, lease=1.5) as log:
+    """Somebody keeps a table of user traffic locked for longer than the lease: what only waits keeps its run."""
+    async with EffectLog(postgres_database, lease=3.0) as log:
         run = await log.enqueue(shop.wait_inside)
-        async with log.worker():
+        async with log.worker(tasks=[shop.wait_inside]):
             await asyncio.wait_for(shop.inside.wait(), 10)
             async with psql(postgres_database) as somebody:
-                await somebody.execute("BEGIN; LOCK TABLE effectlog.idempotency_keys IN ACCESS EXCLUSIVE MODE")
-                stuck = asyncio.ensure_future(log.enqueue(shop.sell.with_options(idempotency_key="k"), "a"))
-                await asyncio.sleep(3.0)
-                assert not stuck.done()
+                await somebody.execute(
+                    "BEGIN; LOCK TABLE effectlog.idempotency_keys IN ACCESS EXCLUSIVE MODE"
+                )
+                until = time.monotonic() + 5.0
+                failed = await asyncio.gather(*(_keep_trying(log, until=until) for _ in range(3)))
                 await somebody.execute("ROLLBACK")
-            await stuck
+            assert all(failed)
             shop.go_on.set()
             assert await run.result(timeout=30) == "over"
         assert len((await run.record()).attempts) == 1
