@@ -62,6 +62,8 @@ def _script_module() -> str:
 
 
 def source_of(function: Any) -> str:
-    """Where it is defined, as ``file:line`` without the line for what was typed in."""
+    """What tells two functions apart, ``module.name (file)``; without the file for what was typed in."""
     code = getattr(inspect.unwrap(plain(function)), "__code__", None)
-    return "" if code is None else str(code.co_filename)
+    # A notebook's kernel compiles every version of a cell under another file name, none of which exists.
+    file = code.co_filename if code is not None and Path(code.co_filename).exists() else ""
+    return f"{qualified_name(function)} ({file})" if file else qualified_name(function)

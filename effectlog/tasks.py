@@ -329,7 +329,7 @@ def register(spec: TaskSpec) -> None:
     known = _registry.get(spec.name)
     if known is not None and known.source != spec.source:
         raise ConfigurationError(
-            f"two functions are named {spec.name!r} as tasks, in {known.source} and {spec.source}; give one of them "
+            f"two functions are named {spec.name!r} as tasks, {known.source} and {spec.source}; give one of them "
             f"another name="
         )
     _registry[spec.name] = spec
