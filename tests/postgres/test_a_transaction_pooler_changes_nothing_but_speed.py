@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from helpers import create, do, finish, new_run, running, start
-from postgres_server import free_port, quiet, run_as, scratch_folder
+from postgres_server import free_port, missing, quiet, run_as, scratch_folder
 
 from effectlog import commands as c
 from effectlog.store.postgres import PostgresStore
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 PROGRAM = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
 TOPICS = (".claims", ".concurrency", ".idempotency")
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs PgBouncer (apt-get install pgbouncer)")
 
 
 @pytest.fixture(scope="module")
 def pooler(postgres_url: str) -> Iterator[str]:
     """The URL of a PgBouncer with two server connections before the test server."""
+    if PROGRAM is None:
+        missing("needs PgBouncer (apt-get install pgbouncer)")
     folder, port = scratch_folder(), free_port()
     server = urlsplit(postgres_url)
     config = folder / "pgbouncer.ini"
@@ -36,7 +37,6 @@ def pooler(postgres_url: str) -> Iterator[str]:
         f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\n"
         f"pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 100\nunix_socket_dir =\n"
     )
-    assert PROGRAM is not None
     config.chmod(0o644)
     process = subprocess.Popen([PROGRAM, "-q", str(config)], **quiet(), **run_as())
     yield urlunsplit(server._replace(netloc=f"postgres@127.0.0.1:{port}"))
