@@ -272,7 +272,7 @@ async def test_an_error_before_the_cancel_is_noticed_ends_cancelled(log: EffectL
     assert outcomes(record) == ["cancelled"]
 
 
-@effect(key="long", timeout=0.2)
+@effect(key="long", timeout=0.85)
 async def long_effect() -> float:
     calls.append("called")
     return time.monotonic()
@@ -297,7 +297,7 @@ async def test_an_effect_that_does_not_fit_the_lease_waits_for_a_renewal(
         await renew(self)
 
     monkeypatch.setattr(Owner, "_renew", counted)
-    async with EffectLog(log._engine.store.name, lease=0.3, heartbeat=0.15, check_store=False) as short:
+    async with EffectLog(log._engine.store.name, lease=1.0, heartbeat=0.5, check_store=False) as short:
         run = await short.enqueue(waits_until_the_lease_is_short, 0.1)
         async with short.worker():
             called = await run.result(timeout=5)

@@ -1,6 +1,7 @@
 """Results and errors on the first execution and on replay: the same, or refused once and never sent again."""
 
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from effectlog import (
     EffectFailed,
     EffectLog,
     EncodingError,
+    JsonCodec,
     NotApplied,
     Retry,
     RunHeld,
@@ -98,6 +100,42 @@ async def test_a_result_that_cannot_be_stored_is_completed_and_never_sent_again(
     assert (stored.state, stored.requests, stored.in_doubt) == ("completed", 1, False)
     assert record.error is not None
     assert record.error.type.endswith("EncodingError")
+
+
+class OddCodec(JsonCodec):
+    """Somebody's own codec, with errors of its own."""
+
+    def encode(self, value: Any) -> bytes:
+        if value == "odd when encoded":
+            raise ZeroDivisionError("in the codec")
+        return super().encode(value)
+
+    def decode(self, data: bytes, annotation: Any = None) -> Any:
+        if data == b'"odd when decoded"':
+            raise ZeroDivisionError("in the codec")
+        return super().decode(data, annotation)
+
+
+@effect(key="says")
+def says(text: str) -> str:
+    calls.append(text)
+    return text.replace("_", " ")
+
+
+@durable_task(retry=AGAIN)
+def says_it(text: str) -> str:
+    return says(text)
+
+
+@pytest.mark.parametrize("text", ["odd_when_encoded", "odd_when_decoded"])
+async def test_an_error_of_the_codec_itself_does_not_send_it_again(tmp_path: Path, text: str) -> None:
+    async with EffectLog(str(tmp_path / "odd.db"), codec=OddCodec(), check_store=False) as odd:
+        record = await executed(odd, says_it, text)
+    assert calls == [text]
+    assert record.state == "failed"
+    assert record.effects[0].state == "completed"
+    assert record.error is not None
+    assert "in the codec" in record.error.message
 
 
 async def test_a_person_may_supply_the_value_later(log: EffectLog) -> None:
