@@ -15,13 +15,14 @@ import tempfile
 import threading
 import uuid
 import warnings
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from effectlog.effects import declared_effect
 from effectlog.errors import EffectLogError, EffectLogWarning
 from effectlog.log import EffectLog
-from effectlog.model import EffectState
+from effectlog.model import EffectState, RunState
 from effectlog.steps import running_loop
 from effectlog.store.sqlite import SqliteStore
 from effectlog.tasks import spec_of
@@ -39,6 +40,10 @@ FAULTS = ("crash", "stale owner", LOST_ANSWER, DESTINATION_DOWN)
 LEASE = 30.0
 ROUND_TIMEOUT = 30.0
 """Seconds that one round may take before the matrix gives up."""
+LONGEST_DELAY = timedelta(seconds=5)
+"""A run that waits for longer, for its time or for a retry, is reported as waiting."""
+_LOOK = 0.2
+"""Seconds between two looks at whether a run waits."""
 
 
 def crash_matrix(  # noqa: D417 - the task's own arguments are described with it
@@ -138,8 +143,24 @@ class _Rounds:
         return SqliteStore(path)
 
     async def _execute(self, log: EffectLog) -> None:
-        with contextlib.suppress(EffectLogError):  # How the run ended stands in its record.
-            await log.run(self._task, *self._args, **self._kwargs)
+        running = asyncio.ensure_future(log.run(self._task, *self._args, **self._kwargs))
+        try:
+            while not (await asyncio.wait({running}, timeout=_LOOK))[0]:
+                if await self._is_postponed(log):
+                    break
+        finally:
+            running.cancel()
+        with contextlib.suppress(
+            EffectLogError, asyncio.CancelledError
+        ):  # How it ended stands in its record.
+            await running
+
+    async def _is_postponed(self, log: EffectLog) -> bool:
+        """Whether the run waits for a time that no test should wait for."""
+        with contextlib.suppress(EffectLogError):
+            soon = datetime.now(UTC) + LONGEST_DELAY
+            return any(run.state is RunState.PENDING and run.due_at > soon for run in await log.list_runs())
+        return False
 
     async def _record(self, log: EffectLog) -> RunRecord:
         (record,) = await log.list_runs()

@@ -95,7 +95,12 @@ def judge(
     problems = [*_changed_keys(record, expected), *_beside(calls), *_unencodable(record)]
     for effect in record.effects:
         problems += _sent_twice(effect.key, counts[effect.key], specs(effect.name))
-    if record.state not in (RunState.SUCCEEDED, RunState.HELD):
+    if record.state is RunState.PENDING:
+        problems.append(
+            f"the run waits until {record.due_at:%H:%M:%S} UTC, so what comes after was not tried: give the task a "
+            f"shorter delay in tests"
+        )
+    elif record.state not in (RunState.SUCCEEDED, RunState.HELD):
         problems.append(f"the run ended {record.state}: {record.error.message if record.error else ''}")
     return CrashResult(fault, record.state, len(record.attempts), counts, tuple(problems))
 
