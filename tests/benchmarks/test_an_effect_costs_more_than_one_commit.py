@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.throughput.embedded import in_sequence
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 EFFECTS = 200
 AROUND = 5
