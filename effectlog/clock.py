@@ -7,6 +7,9 @@ only where they mean the same. ``boot`` also runs while the machine sleeps, for 
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from functools import cache
@@ -32,36 +35,54 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The machine's own clocks.
+
+    Where the machine can't name its boot, nobody could tell one monotonic reading from another's, so
+    leases are then in the wall clock: a step of it ends leases early, or keeps those of the dead.
+    """
 
     @property
     def identity(self) -> str:
-        return _identity()
+        return _boot() or WALL_CLOCK
 
     def wall(self) -> float:
         return time.time()
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.monotonic() if _boot() else time.time()
 
     def boot(self) -> float:
         if hasattr(time, "CLOCK_BOOTTIME"):
             return time.clock_gettime(time.CLOCK_BOOTTIME)
-        return time.monotonic()
+        return self.monotonic()
+
+
+WALL_CLOCK = "wall clock"
 
 
 @cache
-def _identity() -> str:
-    try:
+def _boot() -> str | None:
+    """What names this boot of the machine, where the platform has such a name."""
+    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+        if sys.platform == "win32":
+            import winreg  # noqa: PLC0415 - exists there alone
+
+            where = r"SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
+            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, where) as key:
+                return f"boot-{winreg.QueryValueEx(key, 'BootId')[0]}"
+        if sys.platform == "darwin":
+            asked = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+            return subprocess.check_output(asked, text=True, timeout=5).strip() or None  # noqa: S603 - fixed words
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        # Elsewhere the monotonic clock counts from boot, so the boot's wall time names it.
-        return f"boot-at-{round((time.time() - time.monotonic()) / 60)}"
+        return f"{boot}/{_time_namespace()}"
+    return None
+
+
+def _time_namespace() -> str:
     try:
-        namespace = str(Path("/proc/self/ns/time").readlink())
+        return str(Path("/proc/self/ns/time").readlink())
     except OSError:
-        namespace = "time:[host]"
-    return f"{boot}/{namespace}"
+        return "time:[host]"
 
 
 def utc(seconds: float) -> datetime:

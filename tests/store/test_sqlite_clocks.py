@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from effectlog import clock as clock_module
 from effectlog import commands as c
 from effectlog.rows import NewRun
 from effectlog.store.sqlite import SqliteStore
@@ -72,3 +74,21 @@ async def test_a_lease_ends_exactly_when_it_says(store: SqliteStore, clock: Mova
     assert await lapsed(store) == []
     clock.advance(0.001)
     assert await lapsed(store) == ["run"]
+
+
+def test_a_machine_that_cannot_name_its_boot_has_one_clock_for_all_its_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A name guessed from the wall clock would change when that is set, and a live owner would look long dead.
+    monkeypatch.setattr(clock_module, "_boot", lambda: None)
+    clock = clock_module.SystemClock()
+    assert clock.identity == clock_module.WALL_CLOCK
+    assert abs(clock.monotonic() - time.time()) < 1.0
+    monkeypatch.setattr(time, "time", lambda: 1_800_000_000.0)
+    assert (clock.identity, clock.monotonic()) == (clock_module.WALL_CLOCK, 1_800_000_000.0)
+
+
+def test_this_machine_names_its_boot() -> None:
+    clock = clock_module.SystemClock()
+    assert clock.identity != clock_module.WALL_CLOCK
+    assert abs(clock.monotonic() - time.monotonic()) < 1.0
