@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace
 
 from effectlog.cli.health import Health, PendingFacts, WorkerFacts
 from effectlog.cli.judging import problems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -57,7 +58,7 @@ plain = Plain()
         ("a", Plain | str, "a"),
         ("x", "Unresolved", "x"),
     ],
-    ids=repr,
+    ids=lambda value: re.sub(r" at 0x\w+", "", repr(value)),
 )
 def test_a_value_is_converted_to_what_was_declared(value: Any, annotation: Any, expected: Any) -> None:
     converted = convert(value, annotation)
