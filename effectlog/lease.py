@@ -18,13 +18,26 @@ from weakref import WeakSet
 
 from effectlog import commands as c
 from effectlog.attempt import Ending
-from effectlog.errors import EffectLogError
+from effectlog.errors import ConfigurationError, EffectLogError
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
     from effectlog.engine import Engine
 
 logger = logging.getLogger("effectlog")
+
+
+def checked_heartbeat(lease: float, heartbeat: float | None) -> float:
+    """The seconds between two renewals. Raises ConfigurationError for a lease or heartbeat that can't work."""
+    if not lease > 0:
+        raise ConfigurationError(f"EffectLog(lease={lease!r}): give seconds greater than 0")
+    beat = lease / 3 if heartbeat is None else heartbeat
+    if not 0 < beat <= lease / 2:
+        raise ConfigurationError(
+            f"EffectLog(lease={lease:g}, heartbeat={beat:g}): the heartbeat must be at most half of the lease "
+            f"({lease / 2:g} s), so that one lost renewal does not lose the run"
+        )
+    return beat
 
 
 def trusted_until(sent: float, lease: float) -> float:

@@ -16,7 +16,7 @@ from effectlog.engine import Engine
 from effectlog.enqueue import Enqueuer
 from effectlog.errors import ConfigurationError
 from effectlog.inline import run_here
-from effectlog.lease import Owner
+from effectlog.lease import Owner, checked_heartbeat
 from effectlog.model import RunState
 from effectlog.run import Run
 from effectlog.store.protocol import RunFilter
@@ -69,7 +69,7 @@ class EffectLog:
         max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
         self._lease = lease
-        self._heartbeat = _checked_heartbeat(lease, heartbeat)
+        self._heartbeat = checked_heartbeat(lease, heartbeat)
         self._codec = codec or JsonCodec()
         self._check_store = check_store
         self._max_value_bytes = max_value_bytes
@@ -327,18 +327,6 @@ def _by_name(chosen: list[TaskSpec] | None) -> Mapping[str, TaskSpec]:
 
 def _seconds(duration: timedelta | float) -> float:
     return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
-
-
-def _checked_heartbeat(lease: float, heartbeat: float | None) -> float:
-    if not lease > 0:
-        raise ConfigurationError(f"EffectLog(lease={lease!r}): give seconds greater than 0")
-    beat = lease / 3 if heartbeat is None else heartbeat
-    if not 0 < beat <= lease / 2:
-        raise ConfigurationError(
-            f"EffectLog(lease={lease:g}, heartbeat={beat:g}): the heartbeat must be at most half of the lease "
-            f"({lease / 2:g} s), so that one lost renewal does not lose the run"
-        )
-    return beat
 
 
 def _state(state: RunState | str | None) -> RunState | None:

@@ -20,6 +20,7 @@ from effectlog.callables import (
 )
 from effectlog.codec import return_annotation
 from effectlog.errors import ConfigurationError
+from effectlog.events import check_subscriber
 from effectlog.keys import KeyTemplate, check_name
 from effectlog.retry import Retry
 from effectlog.spec import Annotation, TaskSpec
@@ -208,7 +209,7 @@ def _declare(
         check_name(f"task {stored}: a name", text)
     for text in spec.events:
         check_name(f"task {stored}: an event", text)
-    _check_subscriber(spec)
+    check_subscriber(spec)
     register(spec)
     return Task(function, spec)
 
@@ -277,31 +278,6 @@ def _check_options(
         )
     if at is not None and delay:
         raise ConfigurationError(f"task {name}: give delay= or at=, not both")
-
-
-def _check_subscriber(spec: TaskSpec) -> None:
-    """An emitter may not know the function: what it needs must be storable with the subscription."""
-    if not spec.events:
-        return
-    parameter = payload_parameter(spec)
-    key = spec.concurrency_key
-    if key is not None and (spec.concurrency_template is None or key.fields - {parameter}):
-        raise ConfigurationError(
-            f"task {spec.name} is subscribed to an event, so its concurrency_key= is a template over its payload "
-            f"{{{parameter}}} alone: whoever emits may know nothing else of it"
-        )
-
-
-def payload_parameter(spec: TaskSpec) -> str:
-    """The parameter that takes an event's payload. Raises ConfigurationError for a signature without one."""
-    required = [p.name for p in spec.signature.parameters.values() if p.default is p.empty]
-    names = list(spec.signature.parameters)
-    if not names or len(required) > 1:
-        raise ConfigurationError(
-            f"task {spec.name} is subscribed to an event, so it takes the payload as its one required parameter; its "
-            f"signature is {spec.signature}"
-        )
-    return required[0] if required else names[0]
 
 
 def _task_name(task: Any, of: str) -> str | None:

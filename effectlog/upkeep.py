@@ -98,7 +98,7 @@ class Upkeep:
     async def _tidy(self) -> None:
         gone = await self._engine.read(self._gone())
         if gone:
-            await self._engine.commit(*map(c.Leave, gone))
+            await self._engine.commit(*[c.Leave(owner) for owner in gone])
         if self._retention is not None:
             async for _ in purge(self._engine, self._retention):
                 pass

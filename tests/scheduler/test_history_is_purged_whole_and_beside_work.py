@@ -185,8 +185,8 @@ async def test_ten_thousand_runs_in_one_call_take_seconds(log: EffectLog) -> Non
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_a_purge_of_two_hundred_thousand_runs_leaves_room(field: Field, log: EffectLog) -> None:
-    for _ in range(20):
+async def test_a_purge_of_fifty_thousand_runs_leaves_room(field: Field, log: EffectLog) -> None:
+    for _ in range(5):
         await log.enqueue_many(nothing, [()] * 10_000)
     with closing(sqlite3.connect(field.db)) as db, db:
         db.execute("UPDATE effectlog_runs SET state = 'cancelled', finished_at = 1.0")
@@ -197,7 +197,7 @@ async def test_a_purge_of_two_hundred_thousand_runs_leaves_room(field: Field, lo
             begun = time.monotonic()
             await (await worker.enqueue(nothing)).result(10)
             waits.append(time.monotonic() - begun)
-        assert await purging == 200_000
+        assert await purging == 50_000
     print(f"{len(waits)} runs beside the purge, the slowest in {max(waits):.3f} s")
     assert sorted(waits)[int(len(waits) * 0.99)] < 0.25
 
