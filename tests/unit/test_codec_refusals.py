@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import io
+import re
 import socket
 import sys
 import threading
@@ -76,7 +77,11 @@ def test_what_belongs_to_a_process_is_refused(tmp_path: Path) -> None:
     assert refusal(io.BytesIO()).type_name == "_io.BytesIO"
 
 
-@pytest.mark.parametrize("value", [TextKind("a"), NumberKind(1), ListKind([1]), DictKind(a=1)], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [TextKind("a"), NumberKind(1), ListKind([1]), DictKind(a=1)],
+    ids=lambda value: re.sub(r" at 0x\w+", "", repr(value)),
+)
 def test_a_subclass_of_a_builtin_is_never_downgraded(value: object) -> None:
     assert "subclass of" in str(refusal([value]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import uuid
 from collections import Counter, OrderedDict, defaultdict
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -141,7 +142,7 @@ def test_plain_values_stay_readable(value: object, stored: bytes) -> None:
         set(),
         frozenset({frozenset()}),
     ],
-    ids=repr,
+    ids=lambda value: re.sub(r" at 0x\w+", "", repr(value)),
 )
 def test_values_that_json_bends_are_kept(value: object) -> None:
     assert same(codec.decode(codec.encode(value)), value)
