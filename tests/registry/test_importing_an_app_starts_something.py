@@ -74,8 +74,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="open files are looked up in /proc")
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-@pytest.mark.parametrize("parents_log", ["closed", "open"])
+@pytest.mark.parametrize(
+    ("method", "parents_log"), [("spawn", "closed"), ("spawn", "open"), ("forkserver", "open")]
+)
 def test_a_spawned_child_that_imports_the_app_has_opened_nothing(
     tmp_path: Path, method: str, parents_log: str
 ) -> None:
