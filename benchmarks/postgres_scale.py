@@ -161,6 +161,7 @@ async def measure(url: str, ended: int, pending: int) -> None:
     for statement, count in ((FILL, ended), (FILL_PENDING, pending), (FILL_HISTORY, ended)):
         await connection.execute(statement.format(schema=schema).replace("$1", str(count)))
     await connection.execute("ANALYZE")
+    scans = {row[0]: (row[3], row[4]) for row in await connection.fetch(TABLES, schema)}
     full = await costs(store)
     print(f"{'ms, median':12} {'empty':>8} {'full':>8} {'ratio':>6}")
     for name, before in empty.items():
@@ -173,8 +174,12 @@ async def measure(url: str, ended: int, pending: int) -> None:
         print(f"{processes} worker process(es): {rate:,.0f} runs a second, {2 * rate:,.0f} effects")
     removed, rate, beside = await purge_beside(store)
     print(f"purge: {removed:,} runs at {rate:,.0f} a second; a create beside it {beside:.2f} ms")
-    for row in await connection.fetch(TABLES, schema):
-        print("{:18} live {:>9,} dead {:>7,} seq {:>5} idx {:>9,} {}".format(*row))
+    await asyncio.sleep(1.5)  # The server's counts come a second late.
+    for name, live, dead, seq, idx, size in await connection.fetch(TABLES, schema):
+        by_scan, by_index = seq - scans[name][0], (idx or 0) - (scans[name][1] or 0)
+        print(
+            f"{name:18} live {live:>9,} dead {dead:>7,} when full: seq {by_scan:>5} idx {by_index:>9,} {size}"
+        )
     await connection.execute(f"DROP SCHEMA {schema} CASCADE")
     await connection.close()
     await store.close()

@@ -264,7 +264,7 @@ class Engine:
     async def _linger(self) -> None:
         """Wait a moment while all that is there are completed records: the next record may share the commit."""
         assert self._wake is not None and self._loop is not None  # noqa: S101, PT018
-        while self._queue and not self._closing and all(entry.linger for entry in self._queue):
+        while self._all_linger() and not self._closing:
             left = self._queue[0].since + LINGER - time.monotonic()
             if left <= 0:
                 return
@@ -273,6 +273,10 @@ class Engine:
             timer.cancel()
             self._wake.clear()
             self._signalled = False
+
+    def _all_linger(self) -> bool:
+        with self._lock:  # Others hand in while we look.
+            return bool(self._queue) and all(entry.linger for entry in self._queue)
 
     def _take(self) -> list[Entry]:
         batch: list[Entry] = []
