@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from scheduler_processes import Field
 
 
-@durable_task(name="invoice", on="order.placed")
+@durable_task(name="invoice", on="scheduler.order.placed")
 async def invoice(order: dict[str, Any]) -> str:
     return f"invoice {order['id']}"
 
 
-@durable_task(name="ship", on=["order.placed", "order.changed"], concurrency_key="{order[customer]}")
+@durable_task(
+    name="ship", on=["scheduler.order.placed", "order.changed"], concurrency_key="{order[customer]}"
+)
 def ship(order: dict[str, Any], express: bool = False) -> str:
     return f"ship {order['id']}"
 
@@ -38,7 +40,7 @@ ORDER = {"id": 1, "customer": "x"}
 
 async def test_each_subscriber_gets_one_run_in_one_transaction(log: EffectLog) -> None:
     before = log.administration.engine.commits
-    runs = await log.emit("order.placed", ORDER, correlation_id="corr")
+    runs = await log.emit("scheduler.order.placed", ORDER, correlation_id="corr")
     assert log.administration.engine.commits == before + 1
     records = [await run.record() for run in runs]
     assert [(record.task, record.correlation_id) for record in records] == [
@@ -52,14 +54,15 @@ async def test_each_subscriber_gets_one_run_in_one_transaction(log: EffectLog) -
 async def test_one_key_makes_one_set_of_runs_however_many_emit_it(field: Field, log: EffectLog) -> None:
     async with EffectLog(field.db) as other:
         emits = (
-            (log if n % 2 else other).emit("order.placed", ORDER, idempotency_key="k") for n in range(20)
+            (log if n % 2 else other).emit("scheduler.order.placed", ORDER, idempotency_key="k")
+            for n in range(20)
         )
         sets = await asyncio.gather(*emits)
     assert len({tuple(run.id for run in runs) for runs in sets}) == 1
     assert sum(runs[0].created for runs in sets) == 1
     assert len(await log.list_runs()) == 2
     with pytest.raises(IdempotencyConflict, match="another payload"):
-        await log.emit("order.placed", ORDER | {"id": 2}, idempotency_key="k")
+        await log.emit("scheduler.order.placed", ORDER | {"id": 2}, idempotency_key="k")
     # Its scope is the event: the same key of another event is another set.
     (other_event,) = await log.emit("order.changed", ORDER, idempotency_key="k")
     assert other_event.created
@@ -75,13 +78,13 @@ async def test_an_event_that_nobody_subscribed_to_records_nothing(log: EffectLog
 async def test_a_payload_that_is_too_big_is_refused(field: Field) -> None:
     async with EffectLog(field.db, max_value_bytes=1000) as log:
         with pytest.raises(EncodingError, match=r"order\.placed"):
-            await log.emit("order.placed", ORDER | {"note": "x" * 1000})
+            await log.emit("scheduler.order.placed", ORDER | {"note": "x" * 1000})
 
 
 async def test_whoever_emits_need_not_know_the_tasks(field: Field, log: EffectLog) -> None:
-    stranger = c.Subscription("order.placed", "elsewhere.task", "order", "{order[customer]}")
+    stranger = c.Subscription("scheduler.order.placed", "elsewhere.task", "order", "{order[customer]}")
     await log.administration.engine.commit(c.Subscribe(("elsewhere.task",), (stranger,)))
-    runs = await log.emit("order.placed", ORDER)
+    runs = await log.emit("scheduler.order.placed", ORDER)
     tasks = [(await run.record()).task for run in runs]
     assert tasks == ["elsewhere.task", "invoice", "ship"]
     assert dict((await runs[0].record()).args) == {"order": ORDER}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import trace
@@ -96,4 +98,6 @@ async def test_a_line_written_after_the_body_belongs_to_the_attempt(store: str, 
 
 
 def test_a_library_installs_no_handler() -> None:
-    assert logging.getLogger("effectlog").handlers == []
+    script = "import logging, effectlog, effectlog.telemetry; print(logging.getLogger('effectlog').handlers)"
+    command = [sys.executable, "-c", script]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"
