@@ -261,10 +261,7 @@ class PostgresStore:
         return without_waiting(self.apply_within(transaction, commands))
 
     def transaction(self) -> AbstractAsyncContextManager[OpenTransaction]:
-        """A transaction on this database for an effect's own writes, on an asyncpg connection of the calling loop.
-
-        It is rolled back unless ``commit`` is called.
-        """
+        """A transaction for an effect's own writes, on the calling loop; rolled back unless ``commit`` is called."""
         self._check_usable()
         return self._effects.open()
 
