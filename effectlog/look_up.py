@@ -145,8 +145,11 @@ def _commit(
             seen=effect.version,
         ),
     )
-    if isinstance(outcome, c.EffectStored | c.Refused):
+    if isinstance(outcome, c.EffectStored):
         turn.attempt.learn(outcome.effect)
+    elif isinstance(outcome, c.Refused):
+        # What the store holds counts, also where this attempt had foreseen something later.
+        turn.attempt.relearn(turn.call.key, outcome.effect)
     if isinstance(outcome, c.Refused) and outcome.reason is c.Refusal.NOT_OWNER:
         turn.attempt.end(Ending.LOST)
         raise turn.attempt.signal()

@@ -134,8 +134,12 @@ class SqliteStore:
         connection._thread.daemon = True  # noqa: SLF001 - aiosqlite offers no option for it
         try:
             return await connection
-        except sqlite3.Error as error:
-            raise _translated(error, self.name) from error
+        except BaseException as error:
+            # aiosqlite has told its thread to end. The thread still answers to this loop, which must be there then.
+            connection._thread.join(1.0)  # noqa: SLF001 - as above
+            if isinstance(error, sqlite3.Error):
+                raise _translated(error, self.name) from error
+            raise
 
     async def _call(
         self, connection: aiosqlite.Connection | None, function: Callable[..., T], *args: Any
