@@ -49,6 +49,10 @@ async def _owner_process(
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+        # Its children held the pipe as well: to its end, so that nothing of it outlives the loop.
+        async with asyncio.timeout(10):
+            await process.stdout.read()
+        process._transport.close()  # type: ignore[attr-defined]  # asyncio has no public way
 
 
 async def _found_dead(store: PostgresStore, seconds: float = 10.0) -> float:
