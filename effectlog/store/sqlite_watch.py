@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import sqlite3
 import threading
+import time
 
 from effectlog.store.sqlite_fork import at_work
 
@@ -22,7 +23,7 @@ class ChangeWatch:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._stopping = threading.Event()
+        self._stopping = False
         self._changed = asyncio.Event()
         self._thread: threading.Thread | None = None
 
@@ -39,14 +40,15 @@ class ChangeWatch:
 
     def stop(self) -> None:
         """End the thread; it never waits for anything but its interval."""
-        self._stopping.set()
+        self._stopping = True
         if self._thread is not None:
             self._thread.join()
         self._connection.close()
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         seen = -1
-        while not self._stopping.wait(POLL_INTERVAL):
+        while not self._stopping:
+            time.sleep(POLL_INTERVAL)  # An event to wait on would cost as much again as the look itself.
             version = at_work(_data_version, self._connection)
             if version != seen:
                 seen = version
