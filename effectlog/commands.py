@@ -50,7 +50,7 @@ class TaskLimit(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """Take up to ``limit`` due runs (or just ``run_id``, due or not) for ``lease`` seconds, within the tasks' limits.
+    """Take up to ``limit`` due runs (or just ``run_id``, if it is due) for ``lease`` seconds, within the tasks' limits.
 
     Runs that crashed ``SUSPECT_CRASHES`` times are claimed one at most, and only with ``suspects``.
     """

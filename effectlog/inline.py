@@ -1,9 +1,14 @@
-"""``log.run``: creates or finds one run and executes it in the calling process to its end."""
+"""``log.run``: creates or finds one run and executes it in the calling process to its end.
+
+Its stored due time decides when it begins, as for every worker: a delay or a retry's pause is neither skipped by
+calling again nor lost by being killed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from effectlog.rows import StoredRun
     from effectlog.run import Run
     from effectlog.takeover import Gone
+
+logger = logging.getLogger("effectlog")
 
 _LOOK_INTERVAL = 0.05
 """Seconds between two looks at a run that somebody else has, or that a limit keeps waiting."""
@@ -111,6 +118,7 @@ class _Inline:
 
     async def _wait_for_turn(self, run_id: str) -> bool:
         """Wait until the run has ended or is held (True), or may be claimed (False)."""
+        told = 0.0
         while True:
             row = (await self._enqueuer.admin.stored(run_id)).row
             if row.state.ended or row.state is RunState.HELD:
@@ -118,6 +126,9 @@ class _Inline:
             if row.state is RunState.RUNNING:
                 await self._watch(run_id)
             elif (wait := row.due_at - self._engine.store.clock.wall()) > 0:
+                if told != row.due_at:
+                    told = row.due_at
+                    logger.info("effectlog: run %s of %s is due in %.1f s", run_id, self._spec.name, wait)
                 await asyncio.sleep(min(wait, 1.0))
             else:
                 return False

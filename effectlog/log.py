@@ -202,8 +202,9 @@ class EffectLog:
         """Create a run and execute it here, retries included, until it has ended or is held.
 
         With the idempotency key of an existing run: its result is returned, or it is resumed if its
-        owner is gone, or its live owner is waited for. A cancellation of the caller releases the run.
-        Raises as ``enqueue`` and ``Run.result``.
+        owner is gone, or its live owner is waited for. It waits until the run is due, by ``delay=``, ``at=`` or the
+        pause before a retry, and still does when it is called again after a kill. A cancellation of the caller
+        releases the run. Raises as ``enqueue`` and ``Run.result``.
         """
         owner = await self._own()
         run = await run_here(self._engine, self._enqueuer, owner, task, args, kwargs, self._max_value_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import sys
 import typing
 from collections.abc import Callable, Coroutine
@@ -270,9 +271,9 @@ def _check_options(
         check_name(f"task {name}: an idempotency key", key)
     if correlation_id is not None:
         check_name(f"task {name}: a correlation id", correlation_id)
-    if delay < 0:
+    if not 0 <= delay < math.inf:
         raise ConfigurationError(f"task {name}: delay={delay!r}; give seconds from 0 on")
-    if at is not None and at.tzinfo is None:
+    if at is not None and at.utcoffset() is None:
         raise ConfigurationError(
             f"task {name}: at={at.isoformat()} has no time zone; give one, as in datetime.now(UTC) + timedelta(hours=1)"
         )

@@ -48,11 +48,11 @@ def _insert(pages: Pages, runs: tuple[NewRun, ...], scope: str, key: str | None,
 
 
 def claim(pages: Pages, command: c.Claim, candidates: list[str]) -> list[RunRow]:
-    """Take the candidates that are still pending; the store adds their payloads afterwards."""
+    """Take the candidates that are still pending and due; the store adds their payloads afterwards."""
     claimed = []
     for run_id in candidates:
         run = pages.runs.get(run_id)
-        if run is None or run.state is not RunState.PENDING:
+        if run is None or run.state is not RunState.PENDING or run.due_at > pages.now:
             continue
         run.state = RunState.RUNNING
         run.attempt += 1

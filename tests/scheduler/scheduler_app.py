@@ -135,6 +135,16 @@ async def enqueue(db: str, options: dict[str, Any], pipe: Connection) -> None:
     pipe.send([(run.id, run.created) if isinstance(run, Run) else repr(run) for run in runs])
 
 
+async def inline(db: str, options: dict[str, Any], pipe: Connection) -> None:
+    """Execute one run here; tells its result."""
+    task = TASKS[options["task"]].with_options(
+        idempotency_key=options["key"], delay=options.get("delay", 0.0)
+    )
+    async with EffectLog(db) as log:
+        pipe.send("ready")
+        pipe.send(await log.run(task, *options["args"]))
+
+
 async def feed(db: str, options: dict[str, Any], pipe: Connection) -> None:
     """Enqueue one run after the other, each once the one before has been executed."""
     async with EffectLog(db) as log:
@@ -155,8 +165,11 @@ async def purge(db: str, options: dict[str, Any], pipe: Connection) -> None:
         await log.purge(0)
 
 
+COMMANDS = {"work": work, "enqueue": enqueue, "inline": inline, "feed": feed, "purge": purge}
+
+
 def main(command: str, db: str, requests: str, options: dict[str, Any], pipe: Connection) -> None:
     """The whole of one process."""
     os.environ["REQUESTS"] = requests
     warnings.simplefilter("ignore")
-    asyncio.run({"work": work, "enqueue": enqueue, "feed": feed, "purge": purge}[command](db, options, pipe))
+    asyncio.run(COMMANDS[command](db, options, pipe))

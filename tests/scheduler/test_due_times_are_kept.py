@@ -19,6 +19,10 @@ LATEST = 0.1
 """Seconds after its due time at which a run has begun on an idle worker."""
 
 
+CLOCKS_APART = 0.01
+"""Seconds by which the wall clock, in which due times are, and the monotonic one may drift in a test."""
+
+
 @durable_task(name="fails once", retry=Retry(delay=0.4, jitter=0.0))
 async def fails_once(what: str) -> str:
     note(f"try {what}")
@@ -96,6 +100,45 @@ async def test_a_restart_neither_loses_nor_hurries_a_retry(field: Field) -> None
     assert 0.4 <= second - first < 0.4 + LATEST + 0.1, second - first
 
 
+async def test_a_run_executed_here_waits_until_it_is_due(field: Field, log: EffectLog) -> None:
+    begun = time.monotonic()
+    at = datetime.now(UTC) + timedelta(seconds=0.3)
+    options = (quick.with_options(delay=0.3), quick.with_options(at=at))
+    await asyncio.gather(
+        *(log.run(option, what) for option, what in zip(options, ("delay", "at"), strict=True))
+    )
+    assert min(_begins(field).values()) - begun >= 0.3 - CLOCKS_APART
+
+
+@pytest.mark.parametrize("delay", [0.9, 0.0], ids=["the same call", "a call without the delay"])
+async def test_a_killed_call_that_waited_goes_on_waiting_for_the_stored_time(
+    field: Field, log: EffectLog, delay: float
+) -> None:
+    begun = time.monotonic()
+    waiting = field.start("inline", task="quick", key="k", delay=0.9, args=["a"])
+    while not (records := await log.list_runs()):
+        await asyncio.sleep(0.005)
+    waiting.kill()
+    again = field.start("inline", task="quick", key="k", delay=delay, args=["a"])
+    assert again.pipe.poll(10)
+    assert again.pipe.recv() == "a"
+    due = records[0].due_at.timestamp() - time.time() + time.monotonic()
+    (request,) = field.requests()
+    assert due >= begun + 0.9 - CLOCKS_APART
+    assert due - CLOCKS_APART <= request.at < due + 0.5
+
+
+async def test_a_killed_call_does_not_hurry_a_retry(field: Field, log: EffectLog) -> None:
+    """``failing`` pauses for a second between its two attempts."""
+    doomed = field.start("inline", task="failing", key="k", args=["a"])
+    while not (records := await log.list_runs()) or records[0].error is None:
+        await asyncio.sleep(0.005)
+    doomed.kill()
+    field.start("inline", task="failing", key="k", args=["a"])
+    first, second = field.wait_for(lambda all_: len(all_) == 2)
+    assert second.at - first.at >= 1.0 - CLOCKS_APART
+
+
 async def test_no_peer_runs_a_retry_before_its_due_time(field: Field) -> None:
     tries: dict[str, list[float]] = {}
 
@@ -113,9 +156,12 @@ async def test_no_peer_runs_a_retry_before_its_due_time(field: Field) -> None:
     assert min(gaps) >= 0.5
 
 
-async def test_a_time_without_a_zone_is_refused(log: EffectLog) -> None:
+async def test_a_time_that_means_nothing_is_refused(log: EffectLog) -> None:
     with pytest.raises(ConfigurationError, match="no time zone"):
         quick.with_options(at=datetime(2030, 1, 1, 12, 0))  # noqa: DTZ001 - that is the point
+    for never in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(ConfigurationError, match="seconds from 0 on"):
+            quick.with_options(delay=never)
     paris = datetime.fromisoformat("2030-01-01T12:00:00+01:00")
     record = await (await log.enqueue(quick.with_options(at=paris), "later")).record()
     assert record.due_at == paris

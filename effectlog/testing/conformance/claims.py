@@ -86,9 +86,16 @@ async def _(bench: Bench) -> None:
 
 @topic.guarantee("a run can be created and claimed in one batch")
 async def _(bench: Bench) -> None:
-    run = bench.new_run(delay=3600.0)
+    run = bench.new_run()
     _, claimed = await bench.batch(c.CreateRuns((run,), run.task), bench.claim_of(run_id=run.id))
     equal([stored.row.id for stored in accepted(claimed, c.Claimed).runs], [run.id], "what was claimed")
+
+
+@topic.guarantee("a run that is not due is not claimed by its id either")
+async def _(bench: Bench) -> None:
+    run = bench.new_run(delay=3600.0)
+    _, claimed = await bench.batch(c.CreateRuns((run,), run.task), bench.claim_of(run_id=run.id))
+    equal(accepted(claimed, c.Claimed).runs, (), "what was claimed")
 
 
 @topic.guarantee("a run that somebody has is not claimed by its id either")
