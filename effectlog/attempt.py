@@ -7,6 +7,7 @@ outcome was handed to the engine, or ownership is lost.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -19,14 +20,22 @@ from effectlog import commands as c
 from effectlog.clock import utc
 from effectlog.context import CurrentAttempt
 from effectlog.entries import Chain
-from effectlog.errors import AttemptOver, EffectLogControl, EffectLogWarning, LeaseLost, RunCancelling
+from effectlog.errors import (
+    AttemptOver,
+    EffectLogControl,
+    EffectLogError,
+    EffectLogWarning,
+    LeaseLost,
+    RunCancelling,
+)
 from effectlog.ledger.effects import finish as finish_rule
 from effectlog.ledger.pages import Pages
+from effectlog.standstill import PatientTimer
 from effectlog.steps import InFlight
 from effectlog.telemetry import SILENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from effectlog.codec import Codec
     from effectlog.engine import Engine
@@ -75,6 +84,8 @@ class Attempt:
         self.lease_until = lease_until
         """Monotonic time at which this owner stops trusting its lease; moved by each renewal."""
         self.began = time.monotonic()
+        self.stood_still = self.excused = 0.0
+        """Seconds for which the process stood still meanwhile, and those of them that timers counted."""
         self.fence = c.Fence(run.row.id, run.row.attempt)
         self.chain = Chain()
         self.journal: dict[str, EffectRow] = {effect.key: effect for effect in run.effects}
@@ -90,6 +101,7 @@ class Attempt:
         self.unawaited: dict[int, tuple[str, Any]] = {}
         self.interrupt: Callable[[Ending], None] = lambda _: None
         self.want_renewal: Callable[[], None] = lambda: None
+        self.notice_standstill: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._in_flight: dict[str, InFlight] = {}
         self._calls = 0
         self._quiet: list[Callable[[], None]] = []
@@ -128,10 +140,12 @@ class Attempt:
         """The control signal for how this attempt is ending."""
         where = f"run {self.run_id}, attempt {self.fence.attempt}"
         if self.ending is Ending.LOST:
+            why = "was stopped, or its loop or the interpreter lock was held for longer than"
+            if self.stood_still:
+                why = f"stood still for {self.stood_still:.1f} s, and others trust it no longer than"
             return LeaseLost(
                 f"{where} no longer owns its run, so no effect starts and its result is not stored: the process "
-                f"was stopped, or its loop or the interpreter lock was held for longer than the lease of "
-                f"{self.lease:g} s; another worker goes on with the run",
+                f"{why} the lease of {self.lease:g} s; another worker goes on with the run",
                 run_id=self.run_id,
             )
         if self.ending is Ending.CANCELLED:
@@ -163,6 +177,19 @@ class Attempt:
         self.holds[key] = reason
         self.observer.held(key, reason)
         self.end(Ending.HELD, f"effect {key!r}: {reason}")
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def timer(self, seconds: float, callback: Callable[[], object]) -> PatientTimer:
+        """Call back after so many seconds in which this process got to run."""
+        return PatientTimer(seconds, callback, self.excused_by_now, self.excused)
+
+    async def excused_by_now(self) -> float:
+        """As ``excused``, once a standstill that ended this very moment has been noticed as well."""
+        if self.notice_standstill is not None:
+            with contextlib.suppress(EffectLogError):
+                await self.engine.read(self.notice_standstill())
+        return self.excused
 
     # --- what is under way ---------------------------------------------------------------------
 

@@ -47,18 +47,24 @@ class LoopWatch:
 
     async def _watch(self) -> None:
         while (watched := self._loop) is not None:
-            asked = time.monotonic()
+            asked, excused = time.monotonic(), await self._excused()
             try:
                 culprits = await self._await_answer(watched)
             except RuntimeError:
                 return  # The loop is closed.
-            blocked = time.monotonic() - asked
+            blocked = time.monotonic() - asked - (await self._excused() - excused)
             # Measured as well as timed out: what holds the interpreter lock stops this thread's timers too.
             if blocked > self._limit and self._loop is not None:
                 culprits = culprits or self._executor.doing(watched)
                 with contextlib.suppress(RuntimeError):
                     watched.call_soon_threadsafe(_tell, culprits, blocked, self._lease)
             await asyncio.sleep(self._pause)
+
+    async def _excused(self) -> float:
+        """Seconds for which the whole process stood still, which is nobody's blocking code."""
+        owner = self._executor.owner
+        await owner.notice_standstill()
+        return owner.excused
 
     async def _await_answer(self, watched: asyncio.AbstractEventLoop) -> str | None:
         """Wait for the sign of life; who was at work where it took too long."""
@@ -69,8 +75,11 @@ class LoopWatch:
             with contextlib.suppress(RuntimeError):
                 here.call_soon_threadsafe(answered.set)
 
+        excused = await self._excused()
         watched.call_soon_threadsafe(answer)
         if await _is_set_within(answered, self._limit):
+            return None
+        if await self._excused() > excused and await _is_set_within(answered, self._limit):
             return None
         culprits = self._executor.doing(watched)
         logger.warning("effectlog: the event loop has been blocked for %.2f s by %s", self._limit, culprits)

@@ -70,9 +70,10 @@ def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
         delay = 0.0 if attempt.reason == str(Ending.RELEASED) else max(GIVE_BACK_DELAY, attempt.back_in)
         error = reason if delay else None
         return _end(attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=error, delay=delay)
-    timeout = ErrorInfo(
-        "TimeoutError", f"attempt {attempt.fence.attempt} took longer than timeout={attempt.task.timeout:g} s"
-    )
+    message = f"attempt {attempt.fence.attempt} took longer than timeout={attempt.task.timeout:g} s"
+    if attempt.stood_still:
+        message += f", apart from {attempt.stood_still:.1f} s for which its process stood still"
+    timeout = ErrorInfo("TimeoutError", message)
     return _after_error(attempt, timeout, AttemptOutcome.TIMED_OUT, give_up=False)
 
 

@@ -19,6 +19,7 @@ from weakref import WeakSet
 from effectlog import commands as c
 from effectlog.attempt import Ending
 from effectlog.errors import ConfigurationError, EffectLogError
+from effectlog.standstill import INTERVAL, Pulse
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
@@ -54,6 +55,11 @@ def attempts_at(run_id: str) -> list[Attempt]:
     return [attempt for attempt in found if attempt is not None]
 
 
+def stood_still(owner_id: str) -> float:
+    """Seconds for which this process stood still within an owner's last lease; 0 if it didn't, or for others' owners."""
+    return max((owner.stood_still for owner in list(_owners) if owner.id == owner_id), default=0.0)
+
+
 class Owner:
     """One owner of runs: a worker, or a log that executes ``run``. Its identity is random, never a process id."""
 
@@ -68,6 +74,10 @@ class Owner:
         self._task: asyncio.Task[None] | None = None
         self._beat_now: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.excused = 0.0
+        """Seconds for which the process stood still and which timers counted, since this owner began."""
+        self._pulse = Pulse()
+        self._still = self._still_until = 0.0
         _owners.add(self)
 
     async def start(self) -> None:
@@ -78,6 +88,7 @@ class Owner:
         if self._starting is None:
             self._loop = asyncio.get_running_loop()
             self._beat_now = asyncio.Event()
+            self._pulse = Pulse()
             self._starting = self._loop.create_task(self._engine.store.liveness.hold(self.id))
             self._task = self._loop.create_task(self._keep())
         await asyncio.shield(self._starting)
@@ -97,6 +108,7 @@ class Owner:
     def add(self, attempt: Attempt) -> None:
         """Keep this attempt's lease from now on."""
         attempt.want_renewal = self.beat
+        attempt.notice_standstill = self.notice_standstill
         self._attempts[attempt.run_id] = attempt
 
     def remove(self, attempt: Attempt) -> None:
@@ -114,14 +126,40 @@ class Owner:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._beat_now.set)
 
+    @property
+    def stood_still(self) -> float:
+        """Seconds of the last standstill that ended no longer ago than a lease; 0 without one."""
+        return self._still if time.monotonic() < self._still_until else 0.0
+
+    async def notice_standstill(self) -> None:
+        """Look whether the process stood still, and let every attempt know; on the engine's loop."""
+        excused, seconds = self._pulse.look()
+        if not seconds:
+            return
+        self.excused += excused
+        self._still, self._still_until = seconds, time.monotonic() + self.lease
+        attempts = list(self._attempts.values())
+        for attempt in attempts:
+            attempt.excused += excused
+            attempt.stood_still += seconds
+        if attempts:
+            logger.warning(
+                "effectlog: the process of %s stood still for %.1f s while it had %s run(s) under way: it was stopped, "
+                "or its host was. No timeout counts that time; leases do",
+                self.name,
+                seconds,
+                len(attempts),
+            )
+
     async def _keep(self) -> None:
         assert self._beat_now is not None  # noqa: S101 - set before this task exists
         renewing: asyncio.Task[None] | None = None
         last = time.monotonic()
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._heartbeat / 4):
+                async with asyncio.timeout(min(self._heartbeat / 4, INTERVAL)):
                     await self._beat_now.wait()
+            await self.notice_standstill()
             now = time.monotonic()
             due = self._beat_now.is_set() or now - last >= self._heartbeat
             self._beat_now.clear()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from effectlog.context import Request, place
-from effectlog.errors import EffectConflict
+from effectlog.errors import EffectConflict, EffectLogError
 from effectlog.notice import warn
 
 if TYPE_CHECKING:
@@ -175,12 +175,7 @@ class Invoke(Struct):
             return self.function(*self.args, **self.kwargs)
         finally:
             place.reset(token)
-            took = time.monotonic() - began
-            if self.timeout is not None and took > self.timeout:
-                warn(
-                    f"sync effect {self.name} took {took:.3f} s with timeout={self.timeout:g}; sync code can't be "
-                    f"interrupted, so give its client a timeout of its own"
-                )
+            self._report_overrun(time.monotonic() - began)
 
     async def wait(self) -> Any:
         token = place.set(self.request)
@@ -191,10 +186,32 @@ class Invoke(Struct):
         finally:
             place.reset(token)
 
+    def _report_overrun(self, took: float) -> None:
+        if self.timeout is None or took <= self.timeout or self._stood_still(took - self.timeout):
+            return
+        warn(
+            f"sync effect {self.name} took {took:.3f} s with timeout={self.timeout:g}; sync code can't be "
+            f"interrupted, so give its client a timeout of its own"
+        )
+
+    def _stood_still(self, seconds: float) -> bool:
+        """Whether the process stood still for at least so long during the attempt, and too much was counted."""
+        attempt = self.request.attempt
+        if attempt is None:
+            return False
+        if attempt.notice_standstill is not None:
+            with contextlib.suppress(EffectLogError):
+                attempt.engine.call(attempt.notice_standstill()).result()
+        return attempt.excused >= seconds
+
     async def _wait_in_time(self, timeout: float) -> Any:
+        assert self.request.attempt is not None  # noqa: S101 - outside of attempts effects are plain functions
         began = time.monotonic()
+        loop = asyncio.get_running_loop()
+        limit = asyncio.timeout(None)
+        timer = self.request.attempt.timer(timeout, lambda: limit.reschedule(loop.time()))
         try:
-            async with asyncio.timeout(timeout) as limit:
+            async with limit:
                 return await self.function(*self.args, **self.kwargs)
         except TimeoutError as error:
             if not limit.expired():
@@ -203,6 +220,8 @@ class Invoke(Struct):
                 f"effect {self.name} was cancelled after {time.monotonic() - began:.3f} s (timeout={timeout:g}); "
                 f"whether it happened is unknown"
             ) from error
+        finally:
+            timer.cancel()
 
 
 class Ask(Struct):

@@ -10,6 +10,7 @@ from msgspec import Struct
 from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.ending import dead_letter_run
+from effectlog.lease import stood_still
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ async def expire(
     """What ends a gone owner's attempt: another attempt, or a dead letter after too many."""
     fence = c.Fence(run.id, run.attempt)
     how = "its process died" if run.owner in dead else "its lease ran out"
+    if still := stood_still(run.owner or ""):
+        how += f" while its process stood still for {still:.1f} s"
     crashes = run.crashes + 1
     error = ErrorInfo(
         "effectlog.WorkerLost",

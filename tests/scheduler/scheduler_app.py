@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 
+TIMEOUT = 1.0
+"""Seconds that the timed tasks and effects may take."""
+
+
 def note(text: str) -> None:
     """Append one line in one write, so that lines of several processes never mix."""
     line = f"{time.monotonic():.6f} {os.getpid()} {text}\n".encode()
@@ -110,9 +114,41 @@ async def failing(what: str) -> None:
     raise RuntimeError(what)
 
 
+ONCE = Retry(max_attempts=1)
+
+
+@effect(key="timed:{what}", timeout=TIMEOUT)
+async def send_in_time(what: str, seconds: float) -> str:
+    note(what)
+    await asyncio.sleep(seconds)
+    return what
+
+
+@durable_task(name="timed", timeout=TIMEOUT, retry=ONCE)
+async def timed(what: str, seconds: float) -> str:
+    note(what)
+    await asyncio.sleep(seconds)
+    return what
+
+
+@durable_task(name="timed thread", timeout=TIMEOUT, retry=ONCE)
+def timed_thread(what: str, seconds: float) -> str:
+    note(what)
+    time.sleep(seconds)
+    return send(f"{what} sent")
+
+
+@durable_task(name="timed effect", retry=ONCE)
+async def timed_effect(what: str, seconds: float) -> str:
+    return await send_in_time(what, seconds)
+
+
 TASKS = {
     task.spec.name: task
-    for task in (quick, bare, slow, two, blocking, threaded, limited, poison, once, failing)
+    for task in (
+        *(quick, bare, slow, two, blocking, threaded, limited, poison, once, failing),
+        *(timed, timed_thread, timed_effect),
+    )
 }
 
 
@@ -172,4 +208,7 @@ def main(command: str, db: str, requests: str, options: dict[str, Any], pipe: Co
     """The whole of one process."""
     os.environ["REQUESTS"] = requests
     warnings.simplefilter("ignore")
+    if options.pop("tell_warnings", False):
+        warnings.simplefilter("always")
+        warnings.showwarning = lambda message, *_: note(f"warning: {message}")  # type: ignore[assignment]
     asyncio.run(COMMANDS[command](db, options, pipe))
