@@ -47,8 +47,8 @@ logger = logging.getLogger("effectlog")
 
 def perform(attempt: Attempt, call: EffectCall) -> Steps:
     """Answer one effect call from the journal, or make it happen."""
+    attempt.unawaited.pop(id(call), None)
     while True:
-        attempt.check_open()
         other = attempt.enter(call.key, is_async=call.spec.is_async)
         if other is None:
             try:
@@ -103,7 +103,8 @@ class Turn:
                 check_task(self.attempt.task, self.spec)
             if self.spec.transactional:
                 check_fits(self.spec, self.attempt.engine.store)
-            yield from self._fit_lease()
+            if self.spec.timeout is not None:
+                yield from self._fit_lease(self.spec.timeout)
             if not (yield from self._start()):
                 continue
             done, value = yield from self._request()
@@ -191,11 +192,9 @@ class Turn:
 
     # --- a request -----------------------------------------------------------------------------
 
-    def _fit_lease(self) -> Steps:
+    def _fit_lease(self, timeout: float) -> Steps:
         """Wait for a renewal where the effect's timeout does not fit what is left of the lease."""
-        timeout, attempt = self.spec.timeout, self.attempt
-        if timeout is None:
-            return
+        attempt = self.attempt
         fresh = trusted_until(0.0, attempt.lease)
         # One that no lease can hold gets most of one, without asking for a renewal at every call.
         needed = timeout if timeout <= fresh else 0.8 * fresh

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from effectlog.rows import EffectRow, NewRun, RequestClock, StoredRun
 
 
-class Fence(Struct, frozen=True):
+class Fence(Struct, frozen=True, gc=False):
     """Names one attempt of one run; what it asks counts only while that attempt owns the run."""
 
     run_id: str
@@ -82,7 +82,7 @@ class Guard(StrEnum):
     LAPSED = "lapsed"
 
 
-class EndAttempt(Struct, frozen=True):
+class EndAttempt(Struct, frozen=True, gc=False):
     """End an attempt and move its run on.
 
     The store turns ``succeeded`` and ``failed`` into ``held`` while an effect whose policy is not
@@ -116,7 +116,7 @@ class NoteTrace(Struct, frozen=True):
     trace: str
 
 
-class StartEffect(Struct, frozen=True):
+class StartEffect(Struct, frozen=True, gc=False):
     """Record that a request is about to be made. ``seen`` is the row version the caller decided on."""
 
     fence: Fence
@@ -140,7 +140,7 @@ class RequestOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-class FinishEffect(Struct, frozen=True):
+class FinishEffect(Struct, frozen=True, gc=False):
     """Record what became of the request that this attempt made.
 
     ``new_operation``: the contract says that after this definite failure the next request needs a new id.
@@ -310,7 +310,7 @@ class Renewed(Struct, frozen=True):
     blocked: frozenset[str] = frozenset()
 
 
-class EffectStored(Struct, frozen=True):
+class EffectStored(Struct, frozen=True, gc=False):
     """The effect as it is stored now. ``late`` says that the outcome was kept as evidence only."""
 
     effect: EffectRow

@@ -23,7 +23,6 @@ from effectlog.wrapping import FunctionWrapper
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from effectlog.attempt import Attempt
     from effectlog.contract import Destination
     from effectlog.retry import Retry
 
@@ -152,21 +151,11 @@ class _Caller:
             return self._outside(wrapped, args, kwargs)
         if isinstance(here, Request):
             return wrapped(*args, **kwargs)  # Part of the outer effect.
-        steps = perform(here, self._bind(wrapped, instance, args, kwargs))
+        effect_call = self._bind(wrapped, instance, args, kwargs)
         if not self.spec.is_async:
-            return block(steps)
-        return self._tracked(here, steps)
-
-    def _tracked(self, attempt: Attempt, steps: Any) -> Any:
-        """The coroutine of a call, remembered until somebody awaits it."""
-
-        async def journaled() -> Any:
-            attempt.unawaited.pop(token, None)
-            return await drive(steps)
-
-        coroutine = journaled()
-        token = id(coroutine)
-        attempt.unawaited[token] = (self.spec.name, coroutine)
+            return block(perform(here, effect_call))
+        coroutine = drive(perform(here, effect_call))
+        here.unawaited[id(effect_call)] = (self.spec.name, coroutine)
         return coroutine
 
     def _bind(self, wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> EffectCall:

@@ -150,9 +150,15 @@ class Engine:
 
         Being cancelled while waiting leaves the commit to go on.
         """
+        return await self.submit(*commands, until=until, insist=insist, chain=chain)
+
+    def submit(
+        self, *commands: Command, until: float = 0.0, insist: bool = False, chain: Chain | None = None
+    ) -> asyncio.Future[list[Outcome]]:
+        """As ``commit``, as a future of the running loop."""
         waiter: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         self._push(Entry(commands, chain, waiter=waiter, until=until, insist=insist))
-        return await waiter
+        return waiter
 
     def commit_sync(
         self, *commands: Command, until: float = 0.0, insist: bool = False, chain: Chain | None = None

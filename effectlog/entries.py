@@ -34,7 +34,7 @@ class Chain(Struct, eq=False):
     broken: BaseException | None = None
 
 
-class Entry(Struct, eq=False):
+class Entry(Struct, eq=False, gc=False):
     """Commands handed in together, and how their outcome goes back."""
 
     commands: Sequence[Command]

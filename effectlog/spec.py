@@ -59,7 +59,7 @@ class EffectSpec(Struct, frozen=True):
     """Its writes commit together with its completed record, in a transaction that the store opens."""
 
 
-class EffectCall(Struct, frozen=True):
+class EffectCall(Struct, frozen=True, gc=False):
     """One call of an effect inside an attempt: its key, its fingerprints and what to call."""
 
     spec: EffectSpec

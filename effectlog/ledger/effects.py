@@ -15,11 +15,12 @@ from effectlog.ledger.evidence import (
     credit,
     executing_now,
     late_outcome_of,
+    returned,
     settle_by_late_outcome,
     succeed,
 )
 from effectlog.ledger.runs import resume_if_decided
-from effectlog.model import AttemptOutcome, EffectState
+from effectlog.model import AttemptOutcome, EffectState, RunState
 from effectlog.rows import EffectRow
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _begin_request(pages: Pages, effect: EffectRow | None, command: c.StartEffec
     effect.generation = command.generation
     effect.requests += 1
     effect.open_requests += 1
-    effect.executing = (*effect.executing, command.fence.attempt)
+    effect.executing += (command.fence.attempt,)
     effect.attempt = command.fence.attempt
     effect.finished_at = None
     effect.error = None
@@ -80,19 +81,26 @@ def finish(pages: Pages, command: c.FinishEffect) -> c.Outcome:
     effect = pages.effects.get((command.fence.run_id, command.key))
     if run is None or effect is None:
         return c.Refused(c.Refusal.NOT_FOUND)
+    late = note_outcome(pages, run, effect, command)
+    return c.EffectStored(effect.copy(), late=late)
+
+
+def note_outcome(pages: Pages, run: RunRow, effect: EffectRow, command: c.FinishEffect) -> bool:
+    """Bring the outcome of one request into the effect's row; True if it could only be kept as evidence."""
     if _told_before(effect, command):
-        return c.EffectStored(effect.copy())
+        return False
     attempt = command.fence.attempt
     timely = run.attempt == attempt and run.attempt_outcome not in _GIVEN_AWAY
     contested = not timely and executing_now(run, effect)
-    effect.executing = tuple(number for number in effect.executing if number != attempt)
+    awaited = timely and effect.unsettled
+    effect.executing = returned(effect.executing, attempt)
     late = _record(pages, effect, command, timely=timely, contested=contested)
-    if not executing_now(run, effect):
+    if effect.late_attempt is not None and not executing_now(run, effect):
         settle_by_late_outcome(pages, effect)
-    pages.change_effect(effect)
-    if not effect.unsettled:
+    pages.change_effect(effect, completed=awaited and command.outcome is c.RequestOutcome.COMPLETED)
+    if run.state is RunState.HELD and not effect.unsettled:
         resume_if_decided(pages, run)
-    return c.EffectStored(effect.copy(), late=late)
+    return late
 
 
 def _told_before(effect: EffectRow, command: c.FinishEffect) -> bool:

@@ -16,6 +16,11 @@ def executing_now(run: RunRow, effect: EffectRow) -> bool:
     return run.state is RunState.RUNNING and run.attempt in effect.executing
 
 
+def returned(executing: tuple[int, ...], attempt: int) -> tuple[int, ...]:
+    """The attempts that still execute a request once this one's has returned."""
+    return () if executing == (attempt,) else tuple(number for number in executing if number != attempt)
+
+
 def succeed(pages: Pages, effect: EffectRow, result: bytes | None, result_error: str | None) -> None:
     """Make an effect completed; the caller marks the row as changed."""
     effect.state = EffectState.COMPLETED

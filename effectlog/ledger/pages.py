@@ -47,7 +47,8 @@ class Pages(Struct):
     effects: dict[EffectId, EffectRow] = field(default_factory=dict)
     keys: dict[IdempotencyKey, KeyRow] = field(default_factory=dict)
     changed_runs: set[str] = field(default_factory=set)
-    changed_effects: set[EffectId] = field(default_factory=set)
+    changed_effects: dict[EffectId, bool] = field(default_factory=dict)
+    """True where nothing but a completion happened to the row: its success columns are all there is to write."""
     new_runs: list[NewRun] = field(default_factory=list)
     new_keys: list[tuple[IdempotencyKey, KeyRow]] = field(default_factory=list)
     begun: list[AttemptRow] = field(default_factory=list)
@@ -99,11 +100,11 @@ class Pages(Struct):
     def change_run(self, run: RunRow) -> None:
         self.changed_runs.add(run.id)
 
-    def change_effect(self, effect: EffectRow) -> None:
+    def change_effect(self, effect: EffectRow, *, completed: bool = False) -> None:
         effect.version += 1
         identity = (effect.run_id, effect.key)
         self.effects[identity] = effect
-        self.changed_effects.add(identity)
+        self.changed_effects[identity] = completed and identity not in self.changed_effects
 
     def unsettled(self, run_id: str) -> Iterator[EffectRow]:
         if self._indexed != len(self.effects):

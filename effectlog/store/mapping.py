@@ -18,7 +18,7 @@ from effectlog.model import AttemptOutcome, EffectState, ErrorInfo, Policy, RunS
 from effectlog.rows import AttemptRow, EffectRow, NewRun, RequestClock, RunRow, StoredRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 Columns = tuple[Any, ...]
 
@@ -82,10 +82,10 @@ def run_from(row: Sequence[Any]) -> RunRow:
 
 def run_update(run: RunRow) -> Columns:
     return (
-        run.state.value,
+        str(run.state),
         run.due_at,
         run.attempt,
-        run.attempt_outcome.value if run.attempt_outcome else None,
+        None if run.attempt_outcome is None else str(run.attempt_outcome),
         run.owner,
         run.lease_expires,
         run.lease_clock,
@@ -118,6 +118,22 @@ def run_insert(run: NewRun, now: float) -> Columns:
     )
 
 
+def claimed_runs(
+    runs: Iterable[RunRow],
+    first: Iterable[AttemptRow],
+    payloads: Iterable[Sequence[Any]],
+    attempts: Iterable[Sequence[Any]],
+    effects: Iterable[Sequence[Any]],
+) -> list[StoredRun]:
+    """Runs that were claimed just now: their rows and first attempts are known, the rest is as it was read."""
+    args = {payload[0]: payload for payload in payloads}
+    found = {run.id: _stored_run(run.copy(), args[run.id]) for run in runs}
+    _add_history(found, attempts, effects)
+    for attempt in first:
+        found[attempt.run_id].attempts.append(attempt)
+    return list(found.values())
+
+
 def whole_runs(
     run_ids: Iterable[str],
     rows: Iterable[Sequence[Any]],
@@ -128,13 +144,19 @@ def whole_runs(
     """Runs as their rows make them up, in the order of the ids; what can't be read is left out and noted."""
     by_id = {row[0]: row for row in rows}
     found = {p[0]: _stored_from(by_id[p[0]], p) for p in payloads if p[0] in by_id}
+    _add_history(found, attempts, effects)
+    return [found[run_id] for run_id in run_ids if run_id in found]
+
+
+def _add_history(
+    found: Mapping[str, StoredRun], attempts: Iterable[Sequence[Any]], effects: Iterable[Sequence[Any]]
+) -> None:
     for row in attempts:
         if row[0] in found:
             _keep(found[row[0]], found[row[0]].attempts, attempt_from, row)
     for row in effects:
         if row[0] in found:
             _keep(found[row[0]], found[row[0]].effects, effect_from, row)
-    return [found[run_id] for run_id in run_ids if run_id in found]
 
 
 def _keep(run: StoredRun, kept: list[T], read: Callable[[Sequence[Any]], T], row: Sequence[Any]) -> None:
@@ -145,12 +167,17 @@ def _keep(run: StoredRun, kept: list[T], read: Callable[[Sequence[Any]], T], row
 
 
 def _stored_from(row: Sequence[Any], payload: Sequence[Any]) -> StoredRun:
-    damage = None
+    stored = _stored_run(run_from(row), payload)
     if row[5] is not None and row[5] not in _outcomes:
-        damage = f"the row of run {row[0]} is damaged in the store: {row[5]!r} is no outcome of an attempt"
+        stored.damage = (
+            f"the row of run {row[0]} is damaged in the store: {row[5]!r} is no outcome of an attempt"
+        )
+    return stored
+
+
+def _stored_run(row: RunRow, payload: Sequence[Any]) -> StoredRun:
     return StoredRun(
-        row=run_from(row),
-        damage=damage,
+        row=row,
         args=payload[1],
         created_at=payload[2],
         result=payload[3],
@@ -184,7 +211,7 @@ def attempt_insert(row: AttemptRow) -> Columns:
 
 
 def attempt_end(row: AttemptRow) -> Columns:
-    outcome = row.outcome.value if row.outcome else None
+    outcome = None if row.outcome is None else str(row.outcome)
     return (row.ended_at, outcome, *_error_columns(row.error), row.run_id, row.number)
 
 
@@ -236,6 +263,42 @@ def _effect_from(row: Sequence[Any]) -> EffectRow:
     )
 
 
+def effect_insert(effect: EffectRow) -> Columns:
+    """What there is of an effect whose first request is about to be made."""
+    clock = effect.first_request
+    return (
+        effect.run_id,
+        effect.key,
+        effect.name,
+        effect.operation_id,
+        _text(effect.fingerprints),
+        str(effect.policy),
+        str(effect.state),
+        effect.version,
+        effect.generation,
+        effect.requests,
+        effect.open_requests,
+        _text(effect.executing),
+        effect.attempt,
+        *((clock.wall, clock.boot, clock.boot_id) if clock else (None, None, None)),
+        effect.started_at,
+        effect.destination,
+    )
+
+
+def effect_completion(effect: EffectRow) -> Columns:
+    """What changes when a request returns in time."""
+    return (
+        effect.version,
+        _text(effect.executing),
+        effect.finished_at,
+        effect.result,
+        effect.result_error,
+        effect.run_id,
+        effect.key,
+    )
+
+
 def effect_columns(effect: EffectRow) -> Columns:
     clock = effect.first_request
     return (
@@ -244,8 +307,8 @@ def effect_columns(effect: EffectRow) -> Columns:
         effect.name,
         effect.operation_id,
         _text(effect.fingerprints),
-        effect.policy.value,
-        effect.state.value,
+        str(effect.policy),
+        str(effect.state),
         effect.version,
         effect.generation,
         effect.requests,

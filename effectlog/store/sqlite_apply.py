@@ -121,13 +121,28 @@ def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None
     if pages.ended:
         _write(connection, "end_attempt", [mapping.attempt_end(attempt) for attempt in pages.ended])
     if pages.changed_effects:
-        effects = [mapping.effect_columns(pages.effects[key]) for key in pages.changed_effects]
-        _write(connection, "save_effect", effects)
+        _flush_effects(connection, pages)
     if pages.changed_runs:
         updates = [mapping.run_update(pages.runs[run_id]) for run_id in pages.changed_runs]
         _write(connection, "update_run", updates)
     live.written(pages)
     pages.clear_changes()
+
+
+def _flush_effects(connection: sqlite3.Connection, pages: Pages) -> None:
+    """Most effects are begun or completed, and of those only the columns that can have changed are written."""
+    begun, completed, other = [], [], []
+    for identity, only_completed in pages.changed_effects.items():
+        effect = pages.effects[identity]
+        if effect.version == 1:
+            begun.append(mapping.effect_insert(effect))
+        elif only_completed:
+            completed.append(mapping.effect_completion(effect))
+        else:
+            other.append(mapping.effect_columns(effect))
+    _write(connection, "insert_effect", begun)
+    _write(connection, "complete_effect", completed)
+    _write(connection, "save_effect", other)
 
 
 def _write(connection: sqlite3.Connection, name: str, rows: Sequence[mapping.Columns]) -> None:
@@ -155,8 +170,13 @@ def _take(
 ) -> list[StoredRun]:
     _load(connection, pages, Needs(runs=set(found) - set(pages.runs)))
     claimed = run_rules.claim(pages, command, found)
+    first = [attempt for attempt in pages.begun if attempt.number == 1]
     _flush(connection, pages, live)
-    return load_runs(connection, [run.id for run in claimed])
+    payloads = _rows(connection, "load_payloads", [run.id for run in claimed]) if claimed else []
+    # Nothing can be recorded of a run before its first attempt.
+    again = [run.id for run in claimed if run.attempt > 1]
+    history = [_rows(connection, part, again) if again else [] for part in ("load_attempts", "load_journal")]
+    return mapping.claimed_runs(claimed, first, payloads, *history)
 
 
 def _take_apart(

@@ -102,6 +102,20 @@ ON CONFLICT (run_id, effect_key) DO UPDATE SET
     evidence = excluded.evidence, late_result = excluded.late_result,
     late_attempt = excluded.late_attempt;
 
+-- name: insert_effect
+INSERT INTO effectlog_effects (run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
+                     generation, requests, open_requests, executing, attempt, first_wall, first_boot,
+                     first_boot_id, started_at, destination)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: complete_effect
+UPDATE effectlog_effects SET
+    state = 'completed', version = new.column1, open_requests = 0, executing = new.column2,
+    finished_at = new.column3, result = new.column4, result_error = new.column5,
+    error_type = NULL, error_message = NULL, error_traceback = NULL
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS new
+WHERE effectlog_effects.run_id = new.column6 AND effectlog_effects.effect_key = new.column7;
+
 -- name: claimable
 SELECT r.id, r.due_at, r.seq, r.crashes
 FROM json_each(?1) AS wanted
