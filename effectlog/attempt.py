@@ -28,7 +28,7 @@ from effectlog.errors import (
     LeaseLost,
     RunCancelling,
 )
-from effectlog.ledger.effects import finish as finish_rule
+from effectlog.ledger.effects import note_outcome
 from effectlog.ledger.pages import Pages
 from effectlog.standstill import PatientTimer
 from effectlog.steps import InFlight
@@ -90,7 +90,6 @@ class Attempt:
         self.chain = Chain()
         self.journal: dict[str, EffectRow] = {effect.key: effect for effect in run.effects}
         self.ending: Ending | None = None
-        self.ending_signal = threading.Event()
         self.reason = ""
         self.back_in = 0.0
         self.refused = False
@@ -109,8 +108,9 @@ class Attempt:
         self._completed_here: set[str] = set()
         self._warned: set[str] = set()
         self._lock = threading.RLock()
+        self._ending_signal: threading.Event | None = None
         # The rules foresee, on rows of our own, what the store will hold once an outcome is committed.
-        self._foreseen = Pages(now=0.0, lease_now=0.0, lease_clock="", runs={run.row.id: run.row})
+        self._foreseen = Pages(now=0.0, lease_now=0.0, lease_clock="")
         deadline = (
             None if task.timeout is None else utc(engine.store.clock.wall()) + timedelta(seconds=task.timeout)
         )
@@ -163,9 +163,19 @@ class Attempt:
             self.ending = ending
             self.reason = reason or str(ending)
             self.back_in = back_in
-            self.ending_signal.set()
+            if self._ending_signal is not None:
+                self._ending_signal.set()
         if ending is not Ending.OVER:
             self.interrupt(ending)
+
+    def wait_for_ending(self, seconds: float) -> None:
+        """Block the calling thread for so long, or until the attempt begins to end."""
+        with self._lock:
+            if self.ending is not None:
+                return
+            if self._ending_signal is None:
+                self._ending_signal = threading.Event()
+        self._ending_signal.wait(seconds)
 
     def refuse(self, reason: str) -> None:
         """Give the run back because this process can't go on with it, though nothing is wrong with the run."""
@@ -262,8 +272,7 @@ class Attempt:
         with self._lock:
             foreseen = self.journal[command.key]
             self._foreseen.now = time.time()
-            self._foreseen.effects[self.run_id, command.key] = foreseen
-            finish_rule(self._foreseen, command)
+            note_outcome(self._foreseen, self.run.row, foreseen, command)
             self._returned_at[command.key] = time.monotonic()
             if command.outcome is c.RequestOutcome.COMPLETED:
                 self._completed_here.add(command.key)

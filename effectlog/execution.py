@@ -52,6 +52,7 @@ class Execution:
         self.threaded = False
         self._loop = asyncio.get_running_loop()
         self.body: asyncio.Future[Any] | None = None
+        self._over: asyncio.Future[None] = self._loop.create_future()
         self._disturbed = False
         attempt.interrupt = self._interrupt_soon
 
@@ -69,6 +70,8 @@ class Execution:
         finally:
             running_attempts -= 1
             self.attempt.observer.over()
+            # Without this circle an attempt's records are freed at once, and not at the next full collection.
+            self.attempt.interrupt = _nobody_left
 
     async def _run(self) -> c.Outcome | None:
         try:
@@ -99,7 +102,7 @@ class Execution:
             return crashed_too_often(self.attempt)
         began = time.monotonic()
         body = await self._execute(args, kwargs)
-        self._report_overrun(time.monotonic() - began)
+        await self._report_overrun(time.monotonic() - began)
         self.attempt.end(Ending.OVER)
         await self._until_quiet()
         if body.error is None and self.attempt.ending is Ending.OVER:
@@ -152,18 +155,26 @@ class Execution:
     async def _wait_for_body(self) -> None:
         assert self.body is not None  # noqa: S101 - just made
         timeout = self.attempt.task.timeout
-        while not self.body.done():
-            try:
-                await asyncio.wait({self.body}, timeout=timeout)
-            except asyncio.CancelledError:
-                # Our caller goes away: give the run back, but not before the body has stopped.
-                self.attempt.end(Ending.RELEASED)
-                if self.threaded:
-                    raise
-                continue
-            if not self.body.done():
-                timeout = None
-                self.attempt.end(Ending.TIMED_OUT)
+        timer = None if timeout is None else self.attempt.timer(timeout, self._time_out)
+        self.body.add_done_callback(lambda _: _set_done(self._over))
+        try:
+            # Not by asyncio.wait, which costs as much as a whole effect.
+            while not self.body.done():
+                try:
+                    await self._over
+                except asyncio.CancelledError:
+                    # Our caller goes away: give the run back, but not before the body has stopped.
+                    self.attempt.end(Ending.RELEASED)
+                    if self.threaded:
+                        raise
+                    self._over = self._loop.create_future()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _time_out(self) -> None:
+        if self.body is not None and not self.body.done():
+            self.attempt.end(Ending.TIMED_OUT)
 
     def _body_end(self) -> BodyEnd:
         assert self.body is not None  # noqa: S101 - as above
@@ -194,10 +205,13 @@ class Execution:
         self._disturbed = True
         body.cancel(f"effectlog: {ending}")
 
-    def _report_overrun(self, took: float) -> None:
+    async def _report_overrun(self, took: float) -> None:
         timeout = self.attempt.task.timeout
+        if timeout is None or took <= timeout:
+            return
         # Async code gets a moment for its own clean-up.
-        if timeout is None or took <= timeout + (OVERRUN_GRACE if self._disturbed else 0.0):
+        allowed = timeout + (OVERRUN_GRACE if self._disturbed else 0.0)
+        if took - await self.attempt.excused_by_now() <= allowed:
             return
         message = (
             f"task {self.attempt.task.name} took {took:.3f} s with timeout={timeout:g}: code that doesn't await can't "
@@ -227,10 +241,8 @@ class Execution:
 
     async def _record(self, command: c.EndAttempt) -> c.Outcome | None:
         try:
-            (outcome,) = await asyncio.shield(
-                self.attempt.engine.commit(
-                    command, until=self.attempt.lease_until, insist=True, chain=self.attempt.chain
-                )
+            (outcome,) = await self.attempt.engine.commit(
+                command, until=self.attempt.lease_until, insist=True, chain=self.attempt.chain
             )
         except EffectLogError as error:
             logger.error(  # noqa: TRY400 - the store's words are what counts here
@@ -248,6 +260,10 @@ class Execution:
             return None
         self.attempt.observer.ended(command, outcome)
         return outcome
+
+
+def _nobody_left(_: Ending) -> None:
+    """The execution is over; there is nothing to interrupt."""
 
 
 async def _contained(body: Coroutine[Any, Any, Any]) -> Any:

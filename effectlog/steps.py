@@ -70,7 +70,7 @@ async def drive(steps: Steps) -> Any:
         return end.value
 
 
-class Commit(Struct):
+class Commit(Struct, gc=False):
     """Wait until a command is durable or refused; gives its outcome."""
 
     attempt: Attempt
@@ -82,7 +82,7 @@ class Commit(Struct):
 
     async def wait(self) -> Outcome:
         attempt = self.attempt
-        return (await attempt.engine.commit(self.command, until=attempt.lease_until, chain=attempt.chain))[0]
+        return (await attempt.engine.submit(self.command, until=attempt.lease_until, chain=attempt.chain))[0]
 
 
 class Sleep(Struct):
@@ -92,13 +92,13 @@ class Sleep(Struct):
     seconds: float
 
     def block(self) -> None:
-        self.attempt.ending_signal.wait(self.seconds)
+        self.attempt.wait_for_ending(self.seconds)
 
     async def wait(self) -> None:
         # Ending cancels the task that sleeps here, so a plain sleep is interruptible enough; a task that
         # user code shielded wakes up at the latest when its own time is over.
         deadline = time.monotonic() + self.seconds
-        while (left := deadline - time.monotonic()) > 0 and not self.attempt.ending_signal.is_set():  # noqa: ASYNC110 - a thread's event
+        while (left := deadline - time.monotonic()) > 0 and self.attempt.ending is None:  # noqa: ASYNC110 - ended by any thread
             await asyncio.sleep(min(left, 0.1))
 
 
@@ -158,7 +158,7 @@ class InFlight:
             over.set_result(None)
 
 
-class Invoke(Struct):
+class Invoke(Struct, gc=False):
     """Call the effect's function as one request; gives what it returns."""
 
     request: Request
