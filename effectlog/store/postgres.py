@@ -99,6 +99,7 @@ class PostgresStore:
             schema,
             self.name,
             server_clock.seen,
+            freed=lambda: self._news.set(),  # noqa: PLW0108 - a new event comes with each open
         )
         self._session: Session | None = None
         self._pooled = False

@@ -1,7 +1,7 @@
 """Gets a batch applied on PostgreSQL in spite of rows kept locked and a session lost; heartbeats never wait.
 
-Nothing here knows a rule: it decides which connection a batch takes, how long it waits, and which
-commands are set aside so that the others go on.
+Nothing here knows a rule: it decides which connection a batch takes, how long it waits, what stalled
+transaction in its way is ended, and which commands are set aside so that the others go on.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.store.postgres_apply import Aside, SessionLostError, apply_batch, is_start
 from effectlog.store.postgres_batch import Batch, BlockedError
+from effectlog.store.postgres_errors import LOCK_TIMEOUT, sqlstate
+from effectlog.store.postgres_stalled import Stalled
 from effectlog.store.protocol import RUN_LOCKED
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ _QUICK_TRIES = (0.002, 0.005, 0.01, 0.02)
 _BLOCKED_FOR = 0.3
 """Seconds to wait for a locked run where nothing else can be done: whoever is next in line waits as well."""
 _UP_WITHIN = 0.5
+_LOCKED_FOR = 2.0
+"""Seconds to wait for a turn or a key that somebody else's transaction has."""
 
 
 class Applier:
@@ -43,7 +47,9 @@ class Applier:
         schema: str,
         name: str,
         saw_clock: Callable[[float], None],
+        freed: Callable[[], None],
     ) -> None:
+        """``saw_clock`` is told the server's time, ``freed`` that runs can be claimed that nobody announces."""
         self._commits = commits
         self._users = users
         self._beats = beats
@@ -52,6 +58,8 @@ class Applier:
         self._schema = schema
         self._name = name
         self._saw_clock = saw_clock
+        self._freed = freed
+        self._stalled = Stalled(commits, sql)
 
     async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
         beats = all(isinstance(command, (c.Renew, c.Beat)) for command in commands)
@@ -64,15 +72,28 @@ class Applier:
                 await self._wait_for(aside, time.monotonic() - begun)
                 continue
             try:
-                return await self._apply_once(lane, commands, aside)
+                outcomes = await self._apply_once(lane, commands, aside)
             except SessionLostError:
                 aside.starts = not await self._up_again()
             except BlockedError as blocked:
                 pause = next(pauses, None)
-                if pause is None:
-                    aside.runs |= blocked.run_ids
-                else:
+                if pause is not None:
                     await asyncio.sleep(pause)
+                elif not await self._stalled.end(lane):
+                    aside.runs |= blocked.run_ids
+            except Exception as error:
+                if sqlstate(error) != LOCK_TIMEOUT or time.monotonic() - begun > _LOCKED_FOR:
+                    raise
+                await self._stalled.end_in_the_way(lane)
+            else:
+                await self._free_what_was_passed_over(outcomes)
+                return outcomes
+
+    async def _free_what_was_passed_over(self, outcomes: Sequence[c.Outcome]) -> None:
+        """A claim is asked for where something is due: if it got nothing, somebody stopped may have it locked."""
+        empty = any(isinstance(outcome, c.Claimed) and not outcome.runs for outcome in outcomes)
+        if empty and await self._stalled.end_in_the_way(self._users):
+            self._freed()
 
     async def _wait_for(self, aside: Aside, waited: float) -> None:
         """Nothing of a batch can be done now: wait for a session or a moment, or give up."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import asyncpg  # type: ignore[import-untyped]  # the driver ships no type information
 
 from effectlog.errors import StoreClosed, StoreError
+from effectlog.store.statements import statements
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 APPLICATION = "effectlog"
-"""How the server's list of sessions shows ours."""
+"""How the server's list of sessions shows ours, whose transactions wait for nothing but their own next message."""
+EFFECT_APPLICATION = "effectlog effect"
+"""How it shows those in which effects write, and wait for whatever they like."""
 CONNECT_TIMEOUT = 5.0
 """Seconds for one attempt to connect."""
 IDLE_LIFETIME = 60.0
@@ -51,9 +54,9 @@ class Connection(Querying, Protocol):
     async def close(self, *, timeout: float | None = None) -> None: ...
 
 
-def _options(url: PostgresUrl, *, pooled: bool) -> dict[str, Any]:
+def _options(url: PostgresUrl, *, pooled: bool, application: str = APPLICATION) -> dict[str, Any]:
     options: dict[str, Any] = {"dsn": url.dsn, "timeout": CONNECT_TIMEOUT}
-    options["server_settings"] = {"application_name": APPLICATION}
+    options["server_settings"] = {"application_name": application}
     if pooled:
         # A transaction pooler gives each transaction another server connection, without its statements.
         options["statement_cache_size"] = 0
@@ -88,17 +91,23 @@ async def _keep_session(_: object) -> None:
     """No reset when a connection comes back: nothing of ours outlives its transaction."""
 
 
+async def _learn_types(connection: Connection) -> None:
+    """Let the driver ask for the types that statements take now, and not in the middle of a transaction."""
+    await connection.fetch(statements("postgres")["learn_types"], [], [], [], [], [])
+
+
 class Lane:
     """A pool of up to ``size`` connections, each lent for one transaction.
 
     ``patience``: seconds to wait for a free connection, and for a server that is away. ``limit``: seconds
-    that a transaction may take. ``reset``: undo what the borrower did to the session.
+    that a transaction may take. ``effects``: it is user code that borrows, so what it did to the session is undone.
     """
 
     def __init__(
-        self, url: PostgresUrl, *, size: int, patience: float, limit: float, reset: bool = False
+        self, url: PostgresUrl, *, size: int, patience: float, limit: float, effects: bool = False
     ) -> None:
-        self._reset = None if reset else _keep_session
+        self._reset = None if effects else _keep_session
+        self._application = EFFECT_APPLICATION if effects else APPLICATION
         self._url = url
         self._size = size
         self.patience = patience
@@ -111,8 +120,9 @@ class Lane:
             min_size=0,
             max_size=self._size,
             max_inactive_connection_lifetime=IDLE_LIFETIME,
+            init=_learn_types,
             reset=self._reset,
-            **_options(self._url, pooled=pooled),
+            **_options(self._url, pooled=pooled, application=self._application),
         )
 
     @property

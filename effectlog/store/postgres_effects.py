@@ -114,7 +114,7 @@ class EffectTransactions:
         for other in [other for other in self._lanes if other.is_closed()]:
             del self._lanes[other]
         if loop not in self._lanes:
-            lane = Lane(self._url, size=self._size, patience=self._patience, limit=self._limit, reset=True)
+            lane = Lane(self._url, size=self._size, patience=self._patience, limit=self._limit, effects=True)
             self._lanes[loop] = lane, asyncio.ensure_future(lane.open(pooled=self.pooled))
         lane, opened = self._lanes[loop]
         await asyncio.shield(opened)

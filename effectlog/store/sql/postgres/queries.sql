@@ -38,13 +38,13 @@ SELECT pg_backend_pid() AS backend, current_setting('synchronous_commit') AS syn
 -- name: begin
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL synchronous_commit TO on;
-SET LOCAL lock_timeout TO '2s';
+SET LOCAL lock_timeout TO '500ms';
 SET LOCAL idle_in_transaction_session_timeout TO '6s';
 
 -- name: begin_remote_apply
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL synchronous_commit TO remote_apply;
-SET LOCAL lock_timeout TO '2s';
+SET LOCAL lock_timeout TO '500ms';
 SET LOCAL idle_in_transaction_session_timeout TO '6s';
 
 -- name: effect_settings
@@ -56,6 +56,22 @@ SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit
 -- name: end_backend
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = $1 AND application_name = $2 AND usename = current_user;
+
+-- name: end_stalled
+-- 'ClientRead' also where a statement has merely been prepared, which no time-out of the server's looks at. Of an
+-- effect's transaction nothing is in the way before its record, the last thing in it, has locked the run.
+SELECT pg_terminate_backend(a.pid, 200) FROM pg_stat_activity AS a
+WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid()
+  AND a.xact_start IS NOT NULL AND a.wait_event IN ('ClientRead', 'ClientWrite')
+  AND a.state_change < clock_timestamp()
+      - make_interval(secs => $1 + CASE a.wait_event WHEN 'ClientWrite' THEN $2::float8 ELSE 0 END)
+  AND (a.application_name = $3
+       OR (a.application_name = $4
+           AND EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.pid = a.pid AND l.mode = 'RowShareLock'
+                         AND l.relation = to_regclass('effectlog.runs'))));
+
+-- name: learn_types
+VALUES ($1::text[], $2::bigint[], $3::float8[], $4::boolean[], $5::bytea[]);
 
 -- name: add_writer
 INSERT INTO effectlog.writers (id, batch, opened_at)
