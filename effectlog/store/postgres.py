@@ -22,7 +22,7 @@ from effectlog.store.postgres_batch import LEASE_CLOCK
 from effectlog.store.postgres_claims import load_whole
 from effectlog.store.postgres_clock import ServerClock
 from effectlog.store.postgres_commits import Commits, Work
-from effectlog.store.postgres_connections import Connection, Lane, Shield, connect
+from effectlog.store.postgres_connections import SESSION_APPLICATION, Connection, Lane, Shield, connect
 from effectlog.store.postgres_effects import EffectTransactions, OpenTransaction
 from effectlog.store.postgres_errors import refused, translated
 from effectlog.store.postgres_health import facts
@@ -167,7 +167,7 @@ class PostgresStore:
 
     def _new_session(self) -> Session:
         return Session(
-            lambda: connect(self._url, pooled=False),
+            lambda: connect(self._url, pooled=False, application=SESSION_APPLICATION),
             channel=self._schema,
             token=secrets.token_hex(8),
             notify=self._sql["notify"],

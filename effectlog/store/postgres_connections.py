@@ -28,6 +28,8 @@ APPLICATION = "effectlog"
 """How the server's list of sessions shows ours, whose transactions wait for nothing but their own next message."""
 EFFECT_APPLICATION = "effectlog effect"
 """How it shows those in which effects write, and wait for whatever they like."""
+SESSION_APPLICATION = "effectlog session"
+"""How it shows what keeps a process's locks: ended for it, a stopped process would look dead before its lease is over."""
 CONNECT_TIMEOUT = 5.0
 """Seconds for one attempt to connect."""
 IDLE_LIFETIME = 60.0
@@ -65,9 +67,10 @@ def _options(url: PostgresUrl, *, pooled: bool, application: str = APPLICATION) 
     return options
 
 
-async def connect(url: PostgresUrl, *, pooled: bool) -> Connection:
+async def connect(url: PostgresUrl, *, pooled: bool, application: str = APPLICATION) -> Connection:
     """Open a connection outside every lane."""
-    return cast("Connection", await asyncpg.connect(**_options(url, pooled=pooled)))
+    options = _options(url, pooled=pooled, application=application)
+    return cast("Connection", await asyncpg.connect(**options))
 
 
 def abandon(connection: Connection) -> None:

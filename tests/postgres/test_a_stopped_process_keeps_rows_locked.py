@@ -134,9 +134,13 @@ async def test_while_it_makes_a_keyed_run_others_can_make_it(postgres_database: 
 async def test_what_is_silent_for_a_good_reason_is_left_alone(
     open_store: Callable[..., Awaitable[PostgresStore]], postgres_url: str, postgres_schema: str
 ) -> None:
-    """An effect's own transaction, a person's, and one of ours that has not been silent for long."""
+    """An effect's own transaction, a person's, and the session that shows that a process is alive."""
     store, other = await open_store(), await open_store()
     (fence,) = await running(store)
+    session = store.liveness.session
+    assert session is not None
+    await session.wait_up(5.0)
+    await session.run(lambda connection: connection.execute("BEGIN"))
     async with psql(postgres_url) as somebody, store.transaction() as effect:
         await somebody.execute("BEGIN")
         await somebody.execute(f"SELECT 1 FROM {postgres_schema}.runs WHERE id = '{fence.run_id}' FOR UPDATE")
@@ -146,3 +150,4 @@ async def test_what_is_silent_for_a_good_reason_is_left_alone(
             await do(other, start(fence))
         assert await somebody.fetchval("SELECT 1") == 1
         await effect.commit()
+    assert await session.run(lambda connection: connection.fetchval("SELECT 1")) == 1
