@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from effectlog.store.postgres import PostgresStore
+    from effectlog.store.postgres_connections import Connection
 
 PROGRAM = Path(__file__).parent / "stopping_process.py"
 LEASE = 1.5
@@ -137,10 +138,17 @@ async def test_what_is_silent_for_a_good_reason_is_left_alone(
     """An effect's own transaction, a person's, and the session that shows that a process is alive."""
     store, other = await open_store(), await open_store()
     (fence,) = await running(store)
+    looked = asyncio.Event()
+
+    async def stay_silent(connection: Connection) -> object:
+        await connection.execute("BEGIN")
+        await looked.wait()
+        return await connection.fetchval("SELECT 1")
+
     session = store.liveness.session
     assert session is not None
     await session.wait_up(5.0)
-    await session.run(lambda connection: connection.execute("BEGIN"))
+    silent = asyncio.ensure_future(session.run(stay_silent, limit=10.0))
     async with psql(postgres_url) as somebody, store.transaction() as effect:
         await somebody.execute("BEGIN")
         await somebody.execute(f"SELECT 1 FROM {postgres_schema}.runs WHERE id = '{fence.run_id}' FOR UPDATE")
@@ -150,4 +158,5 @@ async def test_what_is_silent_for_a_good_reason_is_left_alone(
             await do(other, start(fence))
         assert await somebody.fetchval("SELECT 1") == 1
         await effect.commit()
-    assert await session.run(lambda connection: connection.fetchval("SELECT 1")) == 1
+    looked.set()
+    assert await silent == 1
