@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from effectlog import EffectLog, Retry, Run, durable_task, effect, upkeep
+from effectlog import EffectLog, Retry, Run, commands, durable_task, effect, operation_id, upkeep
+from effectlog.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from multiprocessing.connection import Connection
 
 
@@ -114,6 +118,21 @@ async def failing(what: str) -> None:
     raise RuntimeError(what)
 
 
+@effect(key="deliver:{what}")
+def deliver(what: str, kills: int) -> str:
+    """The receiver has it; then the process is killed so many times, and told to drain afterwards."""
+    sent = Path(os.environ["REQUESTS"])
+    before = sent.read_text(encoding="utf-8").count(f"deliver {what} ") if sent.exists() else 0
+    note(f"deliver {what} {operation_id()}")
+    os.kill(os.getpid(), signal.SIGKILL if before < kills else signal.SIGTERM)
+    return what
+
+
+@durable_task(name="delivers")
+async def delivers(what: str, kills: int) -> str:
+    return deliver(what, kills)
+
+
 ONCE = Retry(max_attempts=1)
 
 
@@ -147,7 +166,7 @@ TASKS = {
     task.spec.name: task
     for task in (
         *(quick, bare, slow, two, blocking, threaded, limited, poison, once, failing),
-        *(timed, timed_thread, timed_effect),
+        *(timed, timed_thread, timed_effect, delivers),
     )
 }
 
@@ -169,6 +188,25 @@ async def enqueue(db: str, options: dict[str, Any], pipe: Connection) -> None:
         calls = (log.enqueue(task, *options["args"]) for _ in range(options["times"]))
         runs = await asyncio.gather(*calls, return_exceptions=True)
     pipe.send([(run.id, run.created) if isinstance(run, Run) else repr(run) for run in runs])
+
+
+class Unheard(SqliteStore):
+    """Commits what creates a run, and dies before anybody hears of it."""
+
+    async def apply(self, batch: Sequence[commands.Command]) -> list[commands.Outcome]:
+        outcomes = await super().apply(batch)
+        if any(isinstance(command, commands.CreateRuns) for command in batch):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return outcomes
+
+
+async def enqueue_unheard(db: str, options: dict[str, Any], pipe: Connection) -> None:
+    """Enqueue a call, and be killed between its commit and the answer."""
+    task = TASKS[options["task"]].with_options(idempotency_key=options.get("key"))
+    # Unchecked: the check makes runs of its own, and would be killed for them.
+    async with EffectLog(Unheard(db), check_store=False) as log:
+        pipe.send("ready")
+        await log.enqueue(task, *options["args"])
 
 
 async def inline(db: str, options: dict[str, Any], pipe: Connection) -> None:
@@ -201,7 +239,14 @@ async def purge(db: str, options: dict[str, Any], pipe: Connection) -> None:
         await log.purge(0)
 
 
-COMMANDS = {"work": work, "enqueue": enqueue, "inline": inline, "feed": feed, "purge": purge}
+COMMANDS = {
+    "work": work,
+    "enqueue": enqueue,
+    "enqueue unheard": enqueue_unheard,
+    "inline": inline,
+    "feed": feed,
+    "purge": purge,
+}
 
 
 def main(command: str, db: str, requests: str, options: dict[str, Any], pipe: Connection) -> None:
