@@ -48,6 +48,8 @@ def described(record: RunRecord, stored: StoredRun, clock: Clock, store: str) ->
     parts += ["\n".join(doubt_lines(doubt, clock, store)) for doubt in doubts]
     if record.error is not None and record.error.traceback:
         parts.append("\n".join(_traceback(record.error)))
+    if record.dead_letter and not doubts:
+        parts.append(f"for another round of attempts:\n    effectlog retry {record.id}{store}")
     return "\n\n".join(parts)
 
 

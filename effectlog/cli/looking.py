@@ -78,11 +78,11 @@ def _note(record: RunRecord, known: frozenset[str]) -> str:
     doubts = [effect.key for effect in record.effects if effect.in_doubt]
     if doubts:
         return f"in doubt: {', '.join(doubts)}"
-    if record.error is not None and record.state is not RunState.PENDING:
-        return f"{record.error.type}: {record.error.message}"
+    error = "" if record.error is None else f"{record.error.type}: {record.error.message}"
     if record.state is RunState.PENDING:
-        return f"due {ago(record.due_at)}" if record.task in known else "no worker knows it"
-    return ""
+        when = f"due {ago(record.due_at)}" if record.task in known else "no worker knows it"
+        return f"{when}, after {error}" if error else when
+    return error
 
 
 @click.command()

@@ -39,6 +39,11 @@ def fails(number: int) -> None:
     raise ValueError(f"no {number}")
 
 
+@durable_task(retry=Retry(delay=60.0))
+def fails_thrice(number: int) -> None:
+    raise ValueError(f"no {number}")
+
+
 @durable_task
 def waits(begun: str) -> None:
     """Works until it is cancelled or killed, without a sign that it wants to stop."""
