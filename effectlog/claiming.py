@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from effectlog import commands as c
 from effectlog.errors import EffectLogError, StoreClosed
 from effectlog.executor import task_limits
-from effectlog.takeover import dead_owners, end_gone, take_over
+from effectlog.takeover import Takeovers, dead_owners, take_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -66,6 +66,7 @@ class Claimer:
         self._owners: dict[str, str] = {}
         self._owners_changed = True
         self._owners_at = self._leases_at = self._claim_at = 0.0
+        self._takeovers = Takeovers(engine, self.poke)
         engine.listen(self.poke)
         self._running = self._loop.create_task(self._run())
 
@@ -80,6 +81,7 @@ class Claimer:
         self._wake.set()
         self._engine.unlisten(self.poke)
         await asyncio.wait({self._running})
+        self._takeovers.stop()
 
     def poke(self) -> None:
         """Something changed; callable from any thread."""
@@ -147,12 +149,12 @@ class Claimer:
             self._leases_at = now + IDLE_INTERVAL
         if self._watching:
             self._leases_at = min(self._leases_at, now + LEASE_INTERVAL)
-        if gone:
-            await end_gone(self._engine, gone)
-        self._owners_changed |= bool(gone or dead)
-        for owner in dead:
+        ended = await self._takeovers.end(gone)
+        self._owners_changed |= bool(ended or dead)
+        for owner in () if self._takeovers.under_way else dead:
+            # Forgotten sooner, it would not count as dead any more where its run is still to be had.
             await self._engine.read(self._engine.store.liveness.forget(owner))
-        return bool(gone)
+        return ended
 
     async def _find_gone(
         self, tasks: Mapping[str, TaskSpec], *, leases_due: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,13 @@ from msgspec import Struct
 from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.ending import dead_letter_run
+from effectlog.errors import StoreError
 from effectlog.lease import stood_still
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
+from effectlog.store.protocol import RUN_LOCKED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from effectlog.codec import Codec
     from effectlog.engine import Engine
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
     from effectlog.store.protocol import Store
 
 logger = logging.getLogger("effectlog")
+
+PROMPT = 0.3
+"""Seconds that a round of the claim loop waits for what it takes over, in order to claim it at once."""
 
 
 class Gone(Struct, frozen=True):
@@ -45,12 +51,71 @@ class Gone(Struct, frozen=True):
         telemetry.taken_over(self.run, self.reason, self.command, moved)
 
 
-async def end_gone(engine: Engine, gone: Sequence[Gone]) -> None:
-    """End these attempts; one that somebody else has ended meanwhile is left alone."""
-    outcomes = await engine.commit(*(one.command for one in gone))
-    for one, outcome in zip(gone, outcomes, strict=True):
+async def end_gone(engine: Engine, gone: Gone) -> None:
+    """End the attempt. One that somebody else has ended is left alone, and one that somebody keeps locked for now."""
+    try:
+        (outcome,) = await engine.commit(gone.command)
+    except StoreError as error:
+        if getattr(error, "reason", "") != RUN_LOCKED:
+            raise
+        logger.warning(
+            "effectlog: run %s of %s can't be taken over yet: %s",
+            gone.run.id,
+            gone.run.task,
+            error,
+            extra={"run_id": gone.run.id, "task": gone.run.task},
+        )
+    else:
         if isinstance(outcome, c.RunMoved):
-            one.tell(outcome)
+            gone.tell(outcome)
+
+
+class Takeovers:
+    """Ends attempts one beside the other, so that a run which somebody keeps locked delays nobody else.
+
+    ``over`` is called after each one that took longer than its caller waited.
+    """
+
+    def __init__(self, engine: Engine, over: Callable[[], None]) -> None:
+        self._engine = engine
+        self._over = over
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def under_way(self) -> bool:
+        """Some are not ended yet."""
+        return bool(self._under_way)
+
+    async def end(self, gone: Sequence[Gone]) -> bool:
+        """Begin to end those that are not under way, and wait for a moment; True if some may have been ended."""
+        new = [one for one in gone if one.run.id not in self._under_way]
+        if not new:
+            return False
+        ending = {one.run.id: asyncio.create_task(self._end(one)) for one in new}
+        self._under_way |= ending
+        done, late = await asyncio.wait(ending.values(), timeout=PROMPT)
+        for task in late:
+            task.add_done_callback(self._ended_late)
+        errors = [error for task in done if (error := task.exception()) is not None]
+        if errors:
+            raise errors[0]
+        return bool(done)
+
+    async def _end(self, gone: Gone) -> None:
+        try:
+            await end_gone(self._engine, gone)
+        finally:
+            del self._under_way[gone.run.id]
+
+    def _ended_late(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("effectlog: a takeover failed and is tried again: %s", error)
+        self._over()
+
+    def stop(self) -> None:
+        """Wait for none any more; what was handed in is done all the same."""
+        for task in self._under_way.values():
+            task.cancel()
 
 
 async def dead_owners(store: Store, owners: Mapping[str, str]) -> frozenset[str]:
