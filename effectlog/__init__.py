@@ -1,4 +1,10 @@
-"""Durable tasks and journaled side effects for ordinary Python functions."""
+"""Durable tasks and journaled side effects for ordinary Python functions.
+
+What executes runs is loaded when it is first asked for: a module that only declares effects and tasks stays light.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from effectlog.codec import Codec, JsonCodec
 from effectlog.context import CurrentAttempt, current_attempt, current_transaction, operation_id
@@ -31,7 +37,6 @@ from effectlog.errors import (
     StoreError,
     StoreRefused,
 )
-from effectlog.log import EffectLog
 from effectlog.model import (
     Applied,
     AttemptOutcome,
@@ -45,9 +50,14 @@ from effectlog.model import (
     Unknown,
 )
 from effectlog.retry import Retry
-from effectlog.run import Run
 from effectlog.tasks import Task, durable_task
-from effectlog.worker import Worker
+
+if TYPE_CHECKING:
+    from effectlog.log import EffectLog
+    from effectlog.run import Run
+    from effectlog.worker import Worker
+
+_EXECUTING = {"EffectLog": "effectlog.log", "Run": "effectlog.run", "Worker": "effectlog.worker"}
 
 __all__ = [
     "ActionRefused",
@@ -100,3 +110,14 @@ __all__ = [
     "effect",
     "operation_id",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXECUTING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_EXECUTING[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

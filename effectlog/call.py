@@ -33,7 +33,7 @@ from effectlog.model import ErrorInfo
 from effectlog.outlasting import check_task
 from effectlog.request_error import after_error, awaitable_error
 from effectlog.rows import RequestClock
-from effectlog.steps import Commit, Invoke, Join, Sleep
+from effectlog.steps import Commit, Invoke, Join, Sleep, block, drive
 from effectlog.transactional import InvokeWithin, after_rollback, check_fits
 
 if TYPE_CHECKING:
@@ -43,6 +43,15 @@ if TYPE_CHECKING:
     from effectlog.steps import Steps
 
 logger = logging.getLogger("effectlog")
+
+
+def make(attempt: Attempt, call: EffectCall) -> Any:
+    """Make one effect call: the result of a sync one, the coroutine of an async one."""
+    if not call.spec.is_async:
+        return block(perform(attempt, call))
+    coroutine = drive(perform(attempt, call))
+    attempt.unawaited[id(call)] = (call.spec.name, coroutine)  # Until somebody awaits it.
+    return coroutine
 
 
 def perform(attempt: Attempt, call: EffectCall) -> Steps:

@@ -63,6 +63,8 @@ class Claimer:
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._poked = True
+        self._plenty = False
+        """The last claim got all that it asked for, so there may be more, and nobody need ask whether there is."""
         self._owners: dict[str, str] = {}
         self._owners_changed = True
         self._owners_at = self._leases_at = self._claim_at = 0.0
@@ -177,25 +179,31 @@ class Claimer:
         names = list(tasks)
         next_in = IDLE_INTERVAL
         while not self._stopping.is_set() and (free := self._concurrency - len(self._executor)) > 0:
-            due = await self._engine.read(self._engine.store.due(names))
-            next_in = IDLE_INTERVAL if due.next_in is None else due.next_in
+            asked = not self._plenty
+            if asked:
+                due = await self._engine.read(self._engine.store.due(names))
+                next_in = IDLE_INTERVAL if due.next_in is None else due.next_in
+                if not due.now:
+                    break
+            limit = min(free, CLAIM_LIMIT)
+            claimed = await self._claim_some(tasks, limit)
+            self._plenty = claimed == limit
             # Due, but not to be had: a limit or a suspect keeps it waiting, and its end will wake us.
-            if not due.now or not await self._claim_some(tasks, free):
+            if asked and claimed == 0:
                 break
         self.looked_at = self._engine.store.clock.wall()
         self.looked.set()
         return next_in
 
-    async def _claim_some(self, tasks: Mapping[str, TaskSpec], free: int) -> bool:
+    async def _claim_some(self, tasks: Mapping[str, TaskSpec], limit: int) -> int:
         owner = self._executor.owner
         suspects = not self._executor.has_suspect
-        limit = min(free, CLAIM_LIMIT)
         sent = time.monotonic()
         claim = c.Claim(owner.id, owner.name, owner.lease, task_limits(tasks), limit, suspects)
         (outcome,) = await self._engine.commit(claim)
         if not isinstance(outcome, c.Claimed):
-            return False
+            return 0
         for run in outcome.runs:
             execution = self._executor.start(run, tasks[run.row.task], sent)
             execution.add_done_callback(lambda _: self.poke())
-        return bool(outcome.runs)
+        return len(outcome.runs)

@@ -8,7 +8,6 @@ only where they mean the same. ``boot`` also runs while the machine sleeps, for 
 from __future__ import annotations
 
 import contextlib
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
@@ -63,7 +62,7 @@ WALL_CLOCK = "wall clock"
 @cache
 def _boot() -> str | None:
     """What names this boot of the machine, where the platform has such a name."""
-    with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+    with contextlib.suppress(OSError, ValueError):
         if sys.platform == "win32":
             import winreg  # noqa: PLC0415 - exists there alone
 
@@ -71,10 +70,19 @@ def _boot() -> str | None:
             with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, where) as key:
                 return f"boot-{winreg.QueryValueEx(key, 'BootId')[0]}"
         if sys.platform == "darwin":
-            asked = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
-            return subprocess.check_output(asked, text=True, timeout=5).strip() or None  # noqa: S603 - fixed words
+            return _boot_session()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}/{_time_namespace()}"
+    return None
+
+
+def _boot_session() -> str | None:
+    """What macOS calls this boot."""
+    import subprocess  # noqa: PLC0415 - of all systems that one alone has to be asked by a program
+
+    asked = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+    with contextlib.suppress(subprocess.SubprocessError):
+        return subprocess.check_output(asked, text=True, timeout=5).strip() or None  # noqa: S603 - fixed words
     return None
 
 

@@ -80,6 +80,8 @@ place: contextvars.ContextVar[Attempt | Request | None] = contextvars.ContextVar
     "effectlog_place", default=None
 )
 """The attempt (in a task's body), the request (in an effect's function), or nothing."""
+running_attempts = 0
+"""How many attempts this process is executing: an effect called outside of them all may be a mistake."""
 
 
 def operation_id() -> str:

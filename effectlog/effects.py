@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from effectlog import execution
-from effectlog.call import perform
+from effectlog import context
 from effectlog.callables import is_async, plain, qualified_name, refuse_generator, refuse_uncallable
 from effectlog.codec import return_annotation
 from effectlog.context import Request, place
@@ -17,12 +17,12 @@ from effectlog.keys import Binder, KeyTemplate, check_name, fingerprints
 from effectlog.model import Policy
 from effectlog.outlasting import check_effect
 from effectlog.spec import Annotation, EffectCall, EffectSpec
-from effectlog.steps import block, drive
 from effectlog.wrapping import FunctionWrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from effectlog.attempt import Attempt
     from effectlog.contract import Destination
     from effectlog.retry import Retry
 
@@ -151,12 +151,7 @@ class _Caller:
             return self._outside(wrapped, args, kwargs)
         if isinstance(here, Request):
             return wrapped(*args, **kwargs)  # Part of the outer effect.
-        effect_call = self._bind(wrapped, instance, args, kwargs)
-        if not self.spec.is_async:
-            return block(perform(here, effect_call))
-        coroutine = drive(perform(here, effect_call))
-        here.unawaited[id(effect_call)] = (self.spec.name, coroutine)
-        return coroutine
+        return _journaled()(here, self._bind(wrapped, instance, args, kwargs))
 
     def _bind(self, wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> EffectCall:
         if self._takes_self and instance is None and args and getattr(wrapped, "__self__", None) is None:
@@ -188,7 +183,7 @@ class _Caller:
         return self._defaults
 
     def _outside(self, wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        if execution.running_attempts and not self._warned:
+        if context.running_attempts and not self._warned:
             self._warn_unjournaled()
         if self.spec.is_async:
             return _outside_async(self.spec, wrapped, args, kwargs)
@@ -206,6 +201,14 @@ class _Caller:
             EffectLogWarning,
             stacklevel=4,
         )
+
+
+@cache
+def _journaled() -> Callable[[Attempt, EffectCall], Any]:
+    """How calls inside an attempt are made: known once there is one, so that declaring effects stays light."""
+    from effectlog.call import make  # noqa: PLC0415 - see above
+
+    return make
 
 
 async def _outside_async(spec: EffectSpec, wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -12,10 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
+from effectlog import context as here
 from effectlog import telemetry
 from effectlog.arguments import call_arguments
 from effectlog.attempt import Ending
-from effectlog.context import place
 from effectlog.ending import (
     BodyEnd,
     broken,
@@ -40,8 +40,6 @@ _INTERRUPTING = (Ending.CANCELLED, Ending.RELEASED, Ending.TIMED_OUT)
 
 OVERRUN_GRACE = 0.5
 """Seconds that interrupted code may take to stop before it is reported."""
-running_attempts = 0
-"""How many attempts this process is executing: an effect called outside of them all may be a mistake."""
 
 
 class Execution:
@@ -61,14 +59,13 @@ class Execution:
 
         The caller's cancellation gives the run back; the body is then interrupted and waited for.
         """
-        global running_attempts  # noqa: PLW0603 - a count of this process
-        running_attempts += 1
+        here.running_attempts += 1
         # This task's own context: the body, its threads and the log lines about it inherit what is set there.
         self.attempt.observer = telemetry.observe(self.attempt)
         try:
             return await self._run()
         finally:
-            running_attempts -= 1
+            here.running_attempts -= 1
             self.attempt.observer.over()
             # Without this circle an attempt's records are freed at once, and not at the next full collection.
             self.attempt.interrupt = _nobody_left
@@ -111,7 +108,7 @@ class Execution:
 
     async def _execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BodyEnd:
         context = contextvars.copy_context()
-        context.run(place.set, self.attempt)
+        context.run(here.place.set, self.attempt)
         function = self.attempt.task.function
         if self.attempt.task.is_async:
             self.body = self._loop.create_task(_contained(function(*args, **kwargs)), context=context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -57,6 +58,7 @@ class Pages(Struct):
     """(run id, attempt, trace)"""
     _by_run: dict[str, list[EffectRow]] = field(default_factory=dict)
     _indexed: int = 0
+    """How many of the effects are in ``_by_run``."""
 
     def clear_changes(self) -> None:
         """Forget what was to be written, because it has been."""
@@ -79,7 +81,8 @@ class Pages(Struct):
             self.runs.pop(run_id, None)
         for effect_id in [effect_id for effect_id in self.effects if effect_id[0] in run_ids]:
             del self.effects[effect_id]
-        self._indexed = -1
+        self._by_run = {}
+        self._indexed = 0
 
     def lapsed(self, run: RunRow, dead_owners: frozenset[str] = frozenset()) -> bool:
         """Nobody owns the run any more: its lease ran out by our clock, or its owner is known dead."""
@@ -107,11 +110,9 @@ class Pages(Struct):
         self.changed_effects[identity] = completed and identity not in self.changed_effects
 
     def unsettled(self, run_id: str) -> Iterator[EffectRow]:
-        if self._indexed != len(self.effects):
-            self._by_run = {}
-            for (owner, _), effect in self.effects.items():
-                self._by_run.setdefault(owner, []).append(effect)
-            self._indexed = len(self.effects)
+        for (owner, _), effect in islice(self.effects.items(), self._indexed, None):
+            self._by_run.setdefault(owner, []).append(effect)
+        self._indexed = len(self.effects)
         for effect in self._by_run.get(run_id, ()):
             if effect.unsettled:
                 yield effect
