@@ -18,19 +18,18 @@ def report_unclaimed(attempt: Attempt) -> None:
     left = [effect for key, effect in attempt.journal.items() if key not in attempt.called]
     if not left:
         return
-    new = {
-        effect.name: effect.key
-        for effect in attempt.journal.values()
-        if effect.attempt == attempt.fence.attempt
-    }
+    new = [effect for effect in attempt.journal.values() if effect.attempt == attempt.fence.attempt]
     parts = []
     for effect in left:
         part = f"{effect.key!r} ({effect.name})"
-        if effect.name in new:
-            part += (
-                f", while the same effect was requested as {new[effect.name]!r}: a changed key template makes a "
-                f"second operation"
-            )
+        for other in new:
+            # Other arguments are another operation, and no sign of a changed template.
+            if (other.name, other.fingerprints) == (effect.name, effect.fingerprints):
+                part += (
+                    f", while the same effect was requested as {other.key!r}: a changed key template makes a "
+                    f"second operation"
+                )
+                break
         parts.append(part)
     warn(
         f"run {attempt.run_id}, attempt {attempt.fence.attempt} of task {attempt.task.name} did not call effects "

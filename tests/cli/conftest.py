@@ -87,9 +87,9 @@ class Terminal:
         return Done(found.exit_code, found.stdout, found.stderr)
 
     @contextlib.contextmanager
-    def worker(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def worker(self, *arguments: str, module: str = "shop_app") -> Iterator[subprocess.Popen[str]]:
         """A real worker, from the moment at which it serves; killed at the end if it still runs."""
-        process = self.start("worker", "shop_app", *arguments)
+        process = self.start("worker", module, *arguments)
         assert process.stderr is not None
         try:
             line = process.stderr.readline()
