@@ -90,9 +90,7 @@ class Batches:
         again = [
             entry
             for entry in batch
-            if now < (entry.patient_until if locked else entry.until)
-            and (error.transient or entry.insist)
-            and not for_good
+            if not for_good and (error.transient or entry.insist) and not entry.is_over(now, locked=locked)
         ]
         self.give_up([entry for entry in batch if entry not in again], error)
         return again
@@ -101,7 +99,8 @@ class Batches:
     def give_up(entries: Sequence[Entry], error: StoreError) -> None:
         """Answer with an error; what comes after an outcome that is not recorded isn't recorded either."""
         for entry in entries:
-            if entry.insist and entry.chain is not None:
+            # An attempt's end that is given up breaks nothing: the outcomes it waits for may still be recorded.
+            if entry.linger and entry.chain is not None:
                 entry.chain.broken = error
         fail(entries, error)
 

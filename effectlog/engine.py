@@ -313,7 +313,7 @@ class Engine:
         now = time.monotonic()
         with self._lock:
             waiting = (entry for entry in (*self._taken, *self._queue) if not entry.answered)
-            late = [entry for entry in waiting if entry.until and entry.until <= now]
+            late = [entry for entry in waiting if entry.until and entry.is_over(now)]
             for entry in late:
                 with contextlib.suppress(ValueError):  # It is with the store.
                     self._queue.remove(entry)

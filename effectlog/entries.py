@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 PATIENCE = 2.0
 """Seconds for which anything is tried again while somebody else's transaction keeps its run."""
 
+LATE = 10.0
+"""Seconds for which an outcome is tried on after its time: it is evidence then, and nothing else may ever settle the effect."""
+
 
 class Chain(Struct, eq=False):
     """The writes of one attempt, which depend on each other in the order they were handed in.
@@ -46,6 +49,9 @@ class Entry(Struct, eq=False, gc=False):
     insist: bool = False
     """Try again after any store error: what happened outside must be recorded."""
     linger: bool = False
+    """An outcome, which nobody waits for."""
+    late: bool = False
+    """Its time was over before, and is now counted from when that was noticed."""
     since: float = field(default_factory=time.monotonic)
     answered: bool = False
     _known: dict[int, Outcome] | None = None
@@ -61,6 +67,15 @@ class Entry(Struct, eq=False, gc=False):
     def patient_until(self) -> float:
         """As ``until``, where the run is merely kept by somebody else's transaction."""
         return max(self.until, self.since + PATIENCE)
+
+    def is_over(self, now: float, *, locked: bool = False) -> bool:
+        """Whether it is not worth another try. An outcome gets ``LATE`` more once: the process may have stood still."""
+        over = now >= (self.patient_until if locked else self.until)
+        if over and self.linger and not self.late:
+            self.late = True
+            self.until = now + LATE
+            return False
+        return over
 
     def take(self, outcomes: list[Outcome]) -> list[Outcome] | None:
         """The outcomes of all commands, once ``outcomes`` are those of what was left; None while some are busy."""

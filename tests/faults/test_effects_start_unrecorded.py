@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from effectlog import EffectLog, EffectState, NotApplied, Retry, RunState, StoreError, durable_task, effect
+from effectlog import (
+    EffectLog,
+    EffectState,
+    NotApplied,
+    Retry,
+    RunState,
+    StoreError,
+    durable_task,
+    effect,
+    entries,
+)
 from effectlog.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -160,7 +170,10 @@ async def test_a_full_disk_before_completed_loses_no_outcome(disk: Disk, log: Ef
     assert [effect.requests for effect in record.effects] == [1, 1]
 
 
-async def test_an_outcome_that_a_full_disk_swallowed_for_good_is_in_doubt(disk: Disk, log: EffectLog) -> None:
+async def test_an_outcome_that_a_full_disk_swallowed_for_good_is_in_doubt(
+    disk: Disk, log: EffectLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entries, "LATE", 0.1)
     scene.inside_first = disk.fill
     run = await log.enqueue(held)
     async with asyncio.timeout(20):

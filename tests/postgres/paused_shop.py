@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
-from effectlog import Retry, current_attempt, durable_task
+from effectlog import Retry, current_attempt, durable_task, effect
+
+may_return = threading.Event()
 
 
 def by() -> str:
@@ -18,6 +21,18 @@ async def waits_at_a() -> str:
         print("inside", flush=True)
         await asyncio.sleep(3600)
     return by()
+
+
+@effect(key="charge", in_doubt="hold")
+def charge() -> str:
+    print("charged", flush=True)
+    may_return.wait()
+    return by()
+
+
+@durable_task
+def charges() -> str:
+    return charge()
 
 
 @durable_task

@@ -1,6 +1,6 @@
-"""Worker A, which stops itself (SIGSTOP) in the middle of a transaction: ``python stopping_process.py URL LEASE POINT``.
+"""Worker A, which stops itself (SIGSTOP) in the middle of a transaction: ``python stopping_process.py URL POINT LEASE PATIENCE``.
 
-It obeys the lines ``stop`` (at the next POINT) and ``enqueue``. POINT is ``STATEMENT:HOW``: ``before`` the statement
+It obeys the lines ``stop`` (at the next POINT), ``return`` and ``enqueue``. POINT is ``STATEMENT:HOW``: ``before`` the statement
 is sent, ``after`` its answer, ``unread`` when it is sent and its answer not read, or in front of it with
 another one ``prepared``, when the server waits inside a statement and none of its time-outs runs.
 """
@@ -14,12 +14,13 @@ import threading
 from typing import Any
 
 from asyncpg import Record
-from paused_shop import ends_at_once, one_at_a_time, waits_at_a
+from paused_shop import charges, ends_at_once, may_return, one_at_a_time, waits_at_a
 
 from effectlog import EffectLog
+from effectlog.store.postgres import PostgresStore
 from effectlog.store.postgres_batch import Batch
 
-URL, LEASE, POINT = sys.argv[1], float(sys.argv[2]), sys.argv[3]
+URL, POINT, LEASE, PATIENCE = *sys.argv[1:3], *map(float, sys.argv[3:])
 STATEMENT, HOW = POINT.split(":")
 armed = False
 fetch = Batch.fetch
@@ -56,6 +57,8 @@ async def obey(log: EffectLog) -> None:
     while order := (await asyncio.to_thread(sys.stdin.readline)).strip():
         if order == "stop":
             armed = True
+        elif order == "return":
+            may_return.set()
         elif order == "enqueue":
             await log.enqueue(ends_at_once.with_options(idempotency_key="key"))
         print(order, "done", flush=True)
@@ -63,8 +66,9 @@ async def obey(log: EffectLog) -> None:
 
 async def main() -> None:
     Batch.fetch = stopping_fetch  # type: ignore[method-assign]  # a point in the middle can't be had otherwise
-    tasks = [waits_at_a, ends_at_once, one_at_a_time]
-    async with EffectLog(URL, lease=LEASE, check_store=False) as log, log.worker(name="A", tasks=tasks):
+    tasks = [waits_at_a, ends_at_once, one_at_a_time, charges]
+    store = PostgresStore(URL, patience=PATIENCE)
+    async with EffectLog(store, lease=LEASE, check_store=False) as log, log.worker(name="A", tasks=tasks):
         print("ready", flush=True)
         await obey(log)
 

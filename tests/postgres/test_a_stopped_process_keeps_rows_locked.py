@@ -3,67 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from helpers import do, psql, running, start
 from paused_shop import ends_at_once, one_at_a_time, waits_at_a
+from stopping import stopping
 
 from effectlog import EffectLog, StoreError
 from effectlog.store.postgres_stalled import KEEPS_A_RUN
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from effectlog.store.postgres import PostgresStore
     from effectlog.store.postgres_connections import Connection
 
-PROGRAM = Path(__file__).parent / "stopping_process.py"
 LEASE = 1.5
 TASKS = [waits_at_a, ends_at_once, one_at_a_time]
-
-
-class Stopping:
-    """The process, seen from here."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    async def told(self, line: str) -> None:
-        assert self._process.stdout is not None
-        async with asyncio.timeout(20):
-            while (told := (await self._process.stdout.readline()).decode().strip()) != line:
-                assert told, f"it ended and never told {line!r}"
-
-    def order(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
-
-    async def stops(self) -> None:
-        self.order("stop")
-        await self.told("stopping")
-
-    def go_on(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-
-
-@contextlib.asynccontextmanager
-async def stopping(url: str, point: str) -> AsyncIterator[Stopping]:
-    pipe = asyncio.subprocess.PIPE
-    command = [sys.executable, str(PROGRAM), url, str(LEASE), point]
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
-    try:
-        a = Stopping(process)
-        await a.told("ready")
-        yield a
-    finally:
-        process.kill()
-        await process.communicate()
 
 
 async def recorded_expiry(url: str, run_id: str) -> float:
@@ -79,7 +37,10 @@ async def recorded_expiry(url: str, run_id: str) -> float:
 async def test_in_a_heartbeat_its_run_is_taken_over_when_the_lease_ends(
     postgres_database: str, point: str
 ) -> None:
-    async with EffectLog(postgres_database, lease=LEASE) as log, stopping(postgres_database, point) as a:
+    async with (
+        EffectLog(postgres_database, lease=LEASE) as log,
+        stopping(postgres_database, point, lease=LEASE) as a,
+    ):
         run = await log.enqueue(waits_at_a)
         await a.told("inside")
         async with log.worker(name="B", tasks=TASKS):
@@ -102,7 +63,7 @@ async def test_in_a_claim_somebody_else_executes_what_it_had_chosen(
     postgres_database: str, task: Any, point: str
 ) -> None:
     async with EffectLog(postgres_database, lease=60.0) as log:
-        async with stopping(postgres_database, point) as a:
+        async with stopping(postgres_database, point, lease=LEASE) as a:
             a.order("stop")
             await a.told("stop done")
             run = await log.enqueue(task)
@@ -119,7 +80,7 @@ async def test_in_a_claim_somebody_else_executes_what_it_had_chosen(
 
 async def test_while_it_makes_a_keyed_run_others_can_make_it(postgres_database: str) -> None:
     async with EffectLog(postgres_database) as log:
-        async with stopping(postgres_database, "insert_run:before") as a:
+        async with stopping(postgres_database, "insert_run:before", lease=LEASE) as a:
             a.order("stop")
             a.order("enqueue")
             await a.told("stopping")
