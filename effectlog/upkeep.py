@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("effectlog")
 
 PURGE_BATCH = 500
-"""Runs removed in one transaction."""
+"""Runs removed in one transaction at most."""
+_SMALLEST_BATCH = 20
+_BATCH_SECONDS = 0.05
+"""How long a batch should take: a claim may have to wait for one. Runs with many effects make it fewer runs."""
 FIRST_LOOK = 1.0
 """Seconds that the first sign of life waits for the first look for work."""
 UPKEEP_INTERVAL = 60.0
@@ -42,16 +45,20 @@ async def purge(
 ) -> AsyncIterator[int]:
     """Remove runs that ended ``older_than`` seconds ago, each whole; yields how many each batch removed.
 
-    Between two batches others get as long for their writes as the batch took.
+    Between two batches others get as long for their writes as the batch took. It may be stopped or killed at any
+    time: the next one goes on where it was.
     """
+    limit = PURGE_BATCH
     while True:
         began = time.monotonic()
-        (outcome,) = await engine.commit(c.Purge(older_than, states, PURGE_BATCH))
+        (outcome,) = await engine.commit(c.Purge(older_than, states, limit))
+        took = time.monotonic() - began
         count = outcome.count if isinstance(outcome, c.Purged) else 0
         yield count
-        if count < PURGE_BATCH:
+        if count < limit:
             return
-        await asyncio.sleep(time.monotonic() - began)
+        await asyncio.sleep(took)
+        limit = max(_SMALLEST_BATCH, min(PURGE_BATCH, int(limit * _BATCH_SECONDS / took)))
 
 
 class Upkeep:

@@ -231,12 +231,12 @@ async def feed(db: str, options: dict[str, Any], pipe: Connection) -> None:
 
 
 async def purge(db: str, options: dict[str, Any], pipe: Connection) -> None:
-    """When told, purge all that has ended, in small batches."""
+    """When told, purge all that has ended so, in small batches."""
     upkeep.PURGE_BATCH = options["batch"]
     async with EffectLog(db) as log:
         pipe.send("ready")
         await asyncio.to_thread(pipe.recv)
-        await log.purge(0)
+        await log.purge(0, state=options.get("state"))
 
 
 COMMANDS = {

@@ -107,20 +107,70 @@ async def test_a_purge_that_is_killed_leaves_only_whole_runs(field: Field, log: 
     assert await log.purge(0) == left
 
 
-async def test_claims_stay_fast_beside_a_purge(field: Field, log: EffectLog) -> None:
-    ended = await log.enqueue_many(nothing, [()] * 3000)
-    await log.cancel_runs(state="pending")
-    assert len(ended) == 3000
-    slowest = 0.0
+_FILL = """
+INSERT INTO effectlog_runs (id, task, state, due_at, created_at, args, attempt, attempt_outcome, finished_at, result)
+WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
+SELECT printf('old-%d', n), 'old', 'succeeded', 1, 1, x'7b7d', 1, 'succeeded', 1, x'6e756c6c' FROM numbers;
+INSERT INTO effectlog_attempts (run_id, number, owner, worker, started_at, ended_at, outcome)
+SELECT id, 1, 'owner', 'worker', 1, 1, 'succeeded' FROM effectlog_runs;
+INSERT INTO effectlog_effects (run_id, effect_key, name, operation_id, fingerprints, policy, state, version, generation,
+                               requests, open_requests, executing, attempt, started_at, finished_at, result)
+SELECT id, 'e', 'e', '6ba7b810-9dad-11d1-80b4-00c04fd430c8', '{}', 'resend', 'completed', 2, 0,
+       1, 0, '[]', 1, 1, 1, x'6e756c6c' FROM effectlog_runs
+"""
+
+
+def _fill(db: Path, count: int) -> None:
+    """A history of so many runs with an attempt and an effect each."""
+    with closing(sqlite3.connect(db)) as connection, connection:
+        for statement in _FILL.split(";"):
+            connection.execute(statement, (count,) if "?" in statement else ())
+
+
+async def _claims_beside_a_purge(field: Field, log: EffectLog, count: int) -> list[float]:
+    """Seconds from enqueue to result of runs beside the purge of so many others, which dies once and is begun anew."""
+    _fill(field.db, count)
+    doomed = field.start("purge", batch=500, state="succeeded")
+    doomed.pipe.send("go")
+    while _count(field.db) > count - count // 10:
+        await asyncio.sleep(0.01)
+    doomed.kill()
+    left, told, waits = _count(field.db), [], []
     async with EffectLog(field.db) as worker, worker.worker():
-        purging = asyncio.ensure_future(log.purge(0, state="cancelled"))
+        everything = (timedelta(seconds=3600), (RunState.SUCCEEDED,), told.append)
+        purging = asyncio.ensure_future(log.administration.purge(*everything))
         while not purging.done():
             begun = time.monotonic()
-            run = await worker.enqueue(nothing)
-            await run.result(10)
-            slowest = max(slowest, time.monotonic() - begun)
-        assert await purging >= 3000
-    assert slowest < 1.0
+            await (await worker.enqueue(nothing)).result(30)
+            waits.append(time.monotonic() - begun)
+        assert await purging == told[-1] == left
+    assert told == sorted(told), "the progress goes back"
+    assert len(told) > left // 500, "a batch was larger than it may be"
+    assert (_count(field.db), _orphans(field.db)) == (0, 0)
+    waits.sort()
+    print(
+        f"{len(waits)} runs beside the purge of {count}: p99 {waits[len(waits) * 99 // 100]:.3f} s, {waits[-1]:.3f} s"
+    )
+    return waits
+
+
+def _count(db: Path) -> int:
+    with closing(sqlite3.connect(db)) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM effectlog_runs WHERE task = 'old'").fetchone()
+    return int(count)
+
+
+async def test_claims_stay_fast_beside_a_purge(field: Field, log: EffectLog) -> None:
+    waits = await _claims_beside_a_purge(field, log, 20_000)
+    # Half of them: the machine that runs tests is busy with other things as well.
+    assert waits[len(waits) // 2] < 0.1
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+async def test_claims_stay_fast_beside_the_purge_of_a_million_runs(field: Field, log: EffectLog) -> None:
+    waits = await _claims_beside_a_purge(field, log, 1_000_000)
+    assert waits[len(waits) * 99 // 100] < 0.25
 
 
 async def test_a_worker_with_retention_purges_by_itself(field: Field) -> None:
@@ -181,25 +231,6 @@ async def test_ten_thousand_runs_in_one_call_take_seconds(log: EffectLog) -> Non
     took = time.monotonic() - begun
     print(f"10,000 runs in {took:.2f} s")
     assert took < 10
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-async def test_a_purge_of_fifty_thousand_runs_leaves_room(field: Field, log: EffectLog) -> None:
-    for _ in range(5):
-        await log.enqueue_many(nothing, [()] * 10_000)
-    with closing(sqlite3.connect(field.db)) as db, db:
-        db.execute("UPDATE effectlog_runs SET state = 'cancelled', finished_at = 1.0")
-    waits = []
-    async with EffectLog(field.db) as worker, worker.worker():
-        purging = asyncio.ensure_future(log.purge(0, state="cancelled"))
-        while not purging.done():
-            begun = time.monotonic()
-            await (await worker.enqueue(nothing)).result(10)
-            waits.append(time.monotonic() - begun)
-        assert await purging == 50_000
-    print(f"{len(waits)} runs beside the purge, the slowest in {max(waits):.3f} s")
-    assert sorted(waits)[int(len(waits) * 0.99)] < 0.25
 
 
 async def test_bulk_mistakes_are_told_before_anything_is_stored(log: EffectLog) -> None:

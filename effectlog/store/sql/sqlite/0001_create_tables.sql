@@ -41,7 +41,7 @@ CREATE TABLE effectlog_runs (
 CREATE INDEX effectlog_runs_pending ON effectlog_runs (task, due_at, seq) WHERE state = 'pending';
 CREATE INDEX effectlog_runs_suspect ON effectlog_runs (task, due_at, seq) WHERE state = 'pending' AND crashes >= 2;
 CREATE INDEX effectlog_runs_running ON effectlog_runs (task, concurrency_key) WHERE state = 'running';
-CREATE INDEX effectlog_runs_ended ON effectlog_runs (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX effectlog_runs_ended ON effectlog_runs (state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX effectlog_runs_by_state ON effectlog_runs (state, seq);
 CREATE INDEX effectlog_runs_by_task ON effectlog_runs (task, seq);
 CREATE INDEX effectlog_runs_by_key ON effectlog_runs (scope, idempotency_key) WHERE idempotency_key IS NOT NULL;

@@ -210,11 +210,16 @@ SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks
 FROM effectlog_workers ORDER BY beat_at DESC;
 
 -- name: purgeable
-SELECT id, scope, idempotency_key FROM effectlog_runs
-WHERE finished_at <= ?1 AND state IN (SELECT value FROM json_each(?2))
-  AND (?4 IS NULL OR id IN (SELECT value FROM json_each(?4)))
-  AND NOT EXISTS (SELECT 1 FROM effectlog_effects WHERE run_id = effectlog_runs.id AND effectlog_effects.state = 'started')
-ORDER BY finished_at LIMIT ?3;
+SELECT r.id, r.scope, r.idempotency_key
+FROM json_each(?2) AS wanted
+JOIN effectlog_runs AS r ON r.seq IN (
+    SELECT seq FROM effectlog_runs AS ended
+    WHERE state = wanted.value AND finished_at <= ?1
+      AND (?4 IS NULL OR id IN (SELECT value FROM json_each(?4)))
+      AND NOT EXISTS (SELECT 1 FROM effectlog_effects AS e WHERE e.run_id = ended.id AND e.state = 'started')
+    ORDER BY finished_at LIMIT ?3
+)
+ORDER BY r.finished_at LIMIT ?3;
 
 -- name: purge_runs
 DELETE FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
