@@ -145,7 +145,7 @@ class Owner:
         if attempts:
             logger.warning(
                 "effectlog: the process of %s stood still for %.1f s while it had %s run(s) under way: it was stopped, "
-                "or its host was. No timeout counts that time; leases do",
+                "its host was, or some code kept the interpreter lock and slept. No timeout counts that time; leases do",
                 self.name,
                 seconds,
                 len(attempts),
