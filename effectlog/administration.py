@@ -143,6 +143,7 @@ class Administration:
         *,
         by: str,
         evidence: str | None,
+        if_requests: int | None,
     ) -> None:
         if not isinstance(answer, Applied | NotApplied):
             raise ConfigurationError(f"resolve takes Applied(value) or NotApplied(), not {answer!r}")
@@ -150,6 +151,8 @@ class Administration:
             raise ConfigurationError("resolve needs by=: who decided this is stored with the answer")
         stored = await self.stored(run_id)
         effect = next((effect for effect in stored.effects if effect.key == effect_key), None)
+        if if_requests is not None and effect is not None and effect.requests != if_requests:
+            raise _changed(run_id, effect_key, f"it has {effect.requests} requests, not {if_requests}")
         result = None
         if isinstance(answer, Applied):
             declared = declared_effect(effect.name) if effect else None
@@ -163,11 +166,14 @@ class Administration:
             result=result,
             evidence=evidence,
             new_operation=isinstance(answer, NotApplied) and answer.new_operation,
+            seen=effect.version if effect is not None and if_requests is not None else None,
             dead_owners=await self._dead(),
         )
         with telemetry.resolving(stored, effect):
             (outcome,) = await self.engine.commit(command)
             if isinstance(outcome, c.Refused):
+                if outcome.reason is c.Refusal.CHANGED:
+                    raise _changed(run_id, effect_key, "it changed this very moment")
                 raise _not_in_doubt(run_id, effect_key, outcome, [e.key for e in stored.effects])
 
     async def purge(
@@ -189,6 +195,13 @@ class Administration:
 
     def handle(self, run_id: str) -> Run[Any]:
         return Run(self, run_id)
+
+
+def _changed(run_id: str, key: str, how: str) -> ActionRefused:
+    reason = f"{how}, so it is not what was decided on; look at it again with 'effectlog show {run_id}'"
+    return ActionRefused(
+        f"effect {key!r} of run {run_id} is not resolved: {reason}", run_id=run_id, reason=reason
+    )
 
 
 def _not_in_doubt(run_id: str, key: str, refused: c.Refused, keys: list[str]) -> Exception:

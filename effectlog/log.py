@@ -311,13 +311,17 @@ class EffectLog:
         *,
         by: str,
         evidence: str | None = None,
+        if_requests: int | None = None,
     ) -> None:
         """Decide an effect in doubt; a held run goes on at once. Who and why are stored with it.
 
-        Raises NotInDoubt where there is nothing to decide, with who decided before; RunNotFound;
+        ``if_requests``: the requests that whoever decides has seen; one more since is not what they decided on.
+        Raises ActionRefused then; NotInDoubt where there is nothing to decide, with who decided before; RunNotFound;
         DecodingError if the value does not fit the effect's declared result.
         """
-        await self._admin.resolve(run_id, effect_key, answer, by=by, evidence=evidence)
+        await self._admin.resolve(
+            run_id, effect_key, answer, by=by, evidence=evidence, if_requests=if_requests
+        )
 
 
 def _by_name(chosen: list[TaskSpec] | None) -> Mapping[str, TaskSpec]:

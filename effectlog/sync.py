@@ -186,9 +186,12 @@ class SyncLog:
         *,
         by: str,
         evidence: str | None = None,
+        if_requests: int | None = None,
     ) -> None:
         """As ``EffectLog.resolve``."""
-        resolving = self._log.resolve(run_id, effect_key, answer, by=by, evidence=evidence)
+        resolving = self._log.resolve(
+            run_id, effect_key, answer, by=by, evidence=evidence, if_requests=if_requests
+        )
         self._call(resolving, "log.resolve(...)")
 
     def _call(self, coroutine: Coroutine[Any, Any, T], twin: str) -> T:

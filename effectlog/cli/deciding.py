@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 @click.option("--new-operation", is_flag=True, help="With --not-applied: send it under a new operation id.")
 @click.option("--by", required=True, metavar="WHO", help="Who decides; stored with the answer.")
 @click.option("--evidence", metavar="TEXT", help="Why; stored with the answer.")
+@click.option(
+    "--if-requests", type=int, metavar="N", help="Only if there are N requests still, as when you looked."
+)
 @store_option
 def resolve(
     run_id: str,
@@ -40,6 +43,7 @@ def resolve(
     new_operation: bool,
     by: str,
     evidence: str | None,
+    if_requests: int | None,
     store: str,
 ) -> None:
     """Decide an effect in doubt; a held run then goes on by itself.
@@ -59,7 +63,7 @@ def resolve(
             for effect in stored.effects:
                 if effect.key == effect_key and not not_applied:
                     load_module_of(effect.name)
-            await log.resolve(run_id, effect_key, answer, by=by, evidence=evidence)
+            await log.resolve(run_id, effect_key, answer, by=by, evidence=evidence, if_requests=if_requests)
             return (await log.administration.stored(run_id)).row.state
 
     state = run(decide())

@@ -89,13 +89,14 @@ def _what_next(doubt: Doubt, contract: Destination | None, clock: Clock, store: 
         return
     yield "  Ask the destination, then say what you found (and who you are):"
     command = f"effectlog resolve {doubt.run.id} {shlex.quote(doubt.effect.key)}"
+    seen = f"--if-requests {doubt.effect.requests} --by YOU{store}"
     yield "  it happened: its answer is taken over, nothing is sent"
-    yield f"    {command} --applied 'JSON' --by YOU{store}"
+    yield f"    {command} --applied 'JSON' {seen}"
     yield from _resending(doubt, contract, clock)
-    yield f"    {command} --not-applied --by YOU{store}"
+    yield f"    {command} --not-applied {seen}"
     if contract is not None and contract.failure_rule != "forgotten" and contract.deduplicates:
         yield "  it failed there, and the destination remembers that: it is sent under a new operation id"
-        yield f"    {command} --not-applied --new-operation --by YOU{store}"
+        yield f"    {command} --not-applied --new-operation {seen}"
 
 
 def _resending(doubt: Doubt, contract: Destination | None, clock: Clock) -> Iterator[str]:

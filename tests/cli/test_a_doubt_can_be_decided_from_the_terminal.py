@@ -41,9 +41,9 @@ def test_everything_known_is_shown(terminal, held):
     assert "\x1b" not in shown, "stored text must not steer the terminal"
     commands = suggested(shown)
     assert [command[3:-2] for command in commands] == [
-        ["--applied", "JSON"],
-        ["--not-applied"],
-        ["--not-applied", "--new-operation"],
+        ["--applied", "JSON", "--if-requests", "1"],
+        ["--not-applied", "--if-requests", "1"],
+        ["--not-applied", "--new-operation", "--if-requests", "1"],
     ]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from effectlog import (
+    ActionRefused,
     Applied,
     DecodingError,
     EffectLog,
@@ -103,3 +104,38 @@ async def test_a_cancelled_run_takes_the_answer_and_stays_cancelled(log: EffectL
         await run.retry()
         assert await run.result(10) == "late 3"
     assert sent == ["d"]
+
+
+@effect(key="unsure", in_doubt="hold")
+async def unsure() -> str:
+    raise ConnectionError("no answer")
+
+
+@durable_task(name="never sure")
+async def never_sure() -> str:
+    return await unsure()
+
+
+async def test_a_decision_about_one_request_is_not_taken_for_the_next(log: EffectLog) -> None:
+    async with log.worker():
+        run = await log.enqueue(never_sure)
+
+        async def held(requests: int) -> None:
+            while (record := await run.record()).state is not RunState.HELD or (
+                record.effects[0].requests != requests
+            ):
+                await asyncio.sleep(0.005)
+
+        await held(1)
+        await log.resolve(run.id, "unsure", NotApplied(), by="ann", if_requests=1)
+        await held(2)
+        with pytest.raises(ActionRefused, match="2 requests, not 1"):
+            await log.resolve(run.id, "unsure", NotApplied(), by="bob, an hour later", if_requests=1)
+        decisions = (
+            log.resolve(run.id, "unsure", Applied(who), by=who, if_requests=2) for who in ("ann", "bob")
+        )
+        (lost,) = filter(None, await asyncio.gather(*decisions, return_exceptions=True))
+        assert isinstance(lost, ActionRefused | NotInDoubt)
+        result = await run.result(10)
+    (record,) = (await run.record()).effects
+    assert (record.requests, record.resolved_by) == (2, result)
