@@ -96,7 +96,7 @@ class SqliteStore:
             if not self._in_memory:
                 self._reader = await self._connect()
                 await self._call(self._reader, sqlite_file.make_reader)
-                self._watcher = ChangeWatch(self._connection(check_same_thread=False))
+                self._watcher = ChangeWatch(self._connection(check_same_thread=False), f"{self._path}-wal")
         except BaseException as error:
             await self.close()
             if isinstance(error, StoreError) and not isinstance(error, StoreRefused):

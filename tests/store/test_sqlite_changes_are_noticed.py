@@ -1,0 +1,109 @@
+"""Danger: what another process commits stays unseen, or seeing it costs a waiting worker a part of its core."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from effectlog.store import file_writes, sqlite_watch
+from effectlog.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+SOON = 0.5
+"""Seconds, for a busy machine; on an idle one it takes milliseconds."""
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(tmp_path / "runs.db")
+    await store.open()
+    yield store
+    await store.close()
+
+
+def _commit(store: SqliteStore) -> float:
+    """Somebody else commits; when."""
+    with closing(sqlite3.connect(store._path)) as other, other:
+        other.execute("UPDATE effectlog_migrations SET mark = ?", (str(time.monotonic()),))
+    return time.monotonic()
+
+
+async def _noticed(store: SqliteStore) -> float:
+    """Seconds from a commit until the store tells of it."""
+    waiting = asyncio.ensure_future(store.changed())
+    await asyncio.sleep(2 * sqlite_watch.POLL_INTERVAL)
+    assert not waiting.done(), "told of a change that nobody made"
+    committed = _commit(store)
+    await waiting
+    return time.monotonic() - committed
+
+
+def _as_told_by(monkeypatch: pytest.MonkeyPatch, kind: str, folder: Path) -> None:
+    if kind == "looking":
+        monkeypatch.setattr(sqlite_watch, "watch_writes", lambda _: None)
+    elif kind == "deaf":
+        (folder / "nobody writes here").touch()
+        watch = file_writes.watch_writes(str(folder / "nobody writes here"))
+        monkeypatch.setattr(sqlite_watch, "watch_writes", lambda _: watch)
+
+
+@pytest.mark.parametrize("kind", ["listening", "looking", "deaf"])
+async def test_each_commit_is_noticed_however_it_is_told(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    _as_told_by(monkeypatch, kind, tmp_path)
+    await store.changed()  # Before the first look anything may have changed.
+    first = await _noticed(store)
+    assert first < SOON + (sqlite_watch.SILENCE if kind == "deaf" else 0.0)
+    later = [await _noticed(store) for _ in range(5)]
+    print(f"first {first * 1000:.0f} ms, later {max(later) * 1000:.0f} ms")
+    assert sorted(later)[2] < SOON, "it went on trusting a watch that tells nothing"
+
+
+async def test_a_commit_long_after_its_writes_is_noticed(store: SqliteStore) -> None:
+    await store.changed()
+    with closing(sqlite3.connect(store._path, isolation_level=None)) as other:
+        other.execute("PRAGMA cache_size = 5")  # Pages go to the WAL before the commit.
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("CREATE TABLE large (value BLOB)")
+        other.execute("INSERT INTO large SELECT zeroblob(1000000)")
+        waiting = asyncio.ensure_future(store.changed())
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        other.execute("COMMIT")
+        async with asyncio.timeout(SOON):
+            await waiting
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writes")
+async def test_while_nobody_writes_nobody_looks(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    really = sqlite_watch._data_version
+
+    def counted(connection: Any) -> int:
+        nonlocal looks
+        looks += 1
+        return really(connection)
+
+    monkeypatch.setattr(sqlite_watch, "_data_version", counted)
+    await store.changed()
+    await asyncio.sleep(2 * sqlite_watch.POLL_INTERVAL)
+    before = looks
+    await asyncio.sleep(1.5)
+    assert looks - before <= 3
+
+
+async def test_closing_waits_for_no_watch(store: SqliteStore) -> None:
+    await store.changed()
+    begun = time.monotonic()
+    await store.close()
+    assert time.monotonic() - begun < SOON
