@@ -95,7 +95,8 @@ def _time_namespace() -> str:
 
 def utc(seconds: float) -> datetime:
     """A stored time as people read it; one beyond all calendars is shown as the calendar's end."""
-    return datetime.fromtimestamp(min(max(seconds, _FIRST), _LAST), UTC)
+    # In this order, because a damaged row can hold NaN, which is later than all times to PostgreSQL too.
+    return datetime.fromtimestamp(min(_LAST, max(seconds, _FIRST)), UTC)
 
 
 _FIRST = datetime.min.replace(tzinfo=UTC).timestamp()

@@ -11,7 +11,7 @@ from msgspec import Struct
 from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.ending import dead_letter_run
-from effectlog.errors import StoreError
+from effectlog.errors import StoreClosed, StoreError
 from effectlog.lease import stood_still
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 from effectlog.store.protocol import RUN_LOCKED
@@ -29,6 +29,8 @@ logger = logging.getLogger("effectlog")
 
 PROMPT = 0.3
 """Seconds that a round of the claim loop waits for what it takes over, in order to claim it at once."""
+_AGAIN = 30.0
+"""Seconds before a run is tried again that the store refused to change, such as one whose row is damaged."""
 
 
 class Gone(Struct, frozen=True):
@@ -104,6 +106,13 @@ class Takeovers:
     async def _end(self, gone: Gone) -> None:
         try:
             await end_gone(self._engine, gone)
+        except StoreError as error:
+            if error.transient or isinstance(error, StoreClosed):
+                raise
+            logger.error(  # noqa: TRY400 - the store's words are what counts here
+                "effectlog: run %s of %s can't be taken over: %s", gone.run.id, gone.run.task, error
+            )
+            await asyncio.sleep(_AGAIN)
         finally:
             del self._under_way[gone.run.id]
 

@@ -331,7 +331,7 @@ class PostgresStore:
 
     async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
         rows = await self._rows("lapsed", LEASE_CLOCK, sorted(dead_owners))
-        return [mapping.run_from(tuple(row)) for row in rows]
+        return list(mapping.readable(mapping.run_from, map(tuple, rows)))
 
     async def subscriptions(self, event: str) -> list[c.Subscription]:
         return [c.Subscription(*row) for row in await self._rows("load_subscriptions", event)]

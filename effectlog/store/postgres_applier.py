@@ -14,7 +14,7 @@ from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.store.postgres_apply import Aside, SessionLostError, apply_batch, is_start
 from effectlog.store.postgres_batch import Batch, BlockedError
-from effectlog.store.postgres_errors import LOCK_TIMEOUT, sqlstate
+from effectlog.store.postgres_errors import LOCK_TIMEOUT, is_unstorable, sqlstate
 from effectlog.store.postgres_stalled import Stalled
 from effectlog.store.protocol import RUN_LOCKED
 
@@ -82,9 +82,12 @@ class Applier:
                 elif not await self._stalled.end(lane):
                     aside.runs |= blocked.run_ids
             except Exception as error:
-                if sqlstate(error) != LOCK_TIMEOUT or time.monotonic() - begun > _LOCKED_FOR:
+                if sqlstate(error) == LOCK_TIMEOUT and time.monotonic() - begun < _LOCKED_FOR:
+                    await self._stalled.end_in_the_way(lane)
+                elif is_unstorable(error) and not aside.apart and _claims(commands):
+                    aside.apart = True
+                else:
                     raise
-                await self._stalled.end_in_the_way(lane)
             else:
                 await self._free_what_was_passed_over(outcomes)
                 return outcomes
@@ -150,6 +153,10 @@ class Applier:
             transient=True,
             reason="session lost",
         )
+
+
+def _claims(commands: Sequence[c.Command]) -> bool:
+    return any(isinstance(command, c.Claim) for command in commands)
 
 
 def _rows_of(commands: Sequence[c.Command]) -> int:

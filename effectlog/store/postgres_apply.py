@@ -39,6 +39,8 @@ class Aside:
     """Runs whose rows are locked by somebody else's transaction."""
     starts: bool = False
     """No effect may start: this process's session is being opened again."""
+    apart: bool = False
+    """Runs are claimed one by one: of one of them something was refused."""
 
     def takes(self, command: c.Command) -> bool:
         if self.starts and is_start(command):
@@ -63,7 +65,7 @@ async def apply_batch(
         if command is None:
             outcomes.append(c.Refused(c.Refusal.BUSY))
         else:
-            outcomes.append(await _perform(batch, _believing(command, alive)))
+            outcomes.append(await _perform(batch, _believing(command, alive), apart=aside.apart))
     await batch.flush()
     return [_complete(*pair, aside) for pair in zip(commands, outcomes, strict=True)]
 
@@ -95,10 +97,10 @@ def _believing(command: c.Command, alive: frozenset[str]) -> c.Command:
     return command
 
 
-async def _perform(batch: Batch, command: c.Command) -> c.Outcome:
+async def _perform(batch: Batch, command: c.Command, *, apart: bool) -> c.Outcome:
     match command:
         case c.Claim():
-            return await claim(batch, command)
+            return await claim(batch, command, apart=apart)
         case c.Purge():
             return await purge(batch, command)
         case c.Subscribe():

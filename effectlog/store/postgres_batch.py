@@ -80,10 +80,10 @@ class Batch:
         rows = await self.fetch(self._lock, sorted(wanted))
         # The last row was returned after all of them were locked: a wait must not lengthen a lease.
         self.pages.now = self.pages.lease_now = max(row[17] for row in rows)
-        for row in rows:
-            if row[0] is not None:
-                self.pages.runs[row[0]] = mapping.run_from(tuple(row))
-        return wanted - self.pages.runs.keys()
+        present = {row[0]: tuple(row) for row in rows if row[0] is not None}
+        for run in mapping.readable(mapping.run_from, present.values()):
+            self.pages.runs[run.id] = run
+        return wanted - present.keys()
 
     async def load(self, wanted: Needs) -> None:
         """Lock the runs and load the rest; raises BlockedError if a run is locked elsewhere."""

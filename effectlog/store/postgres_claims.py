@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog.ledger import runs as run_rules
 from effectlog.store import mapping
+from effectlog.store.postgres_errors import is_unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -31,21 +32,45 @@ def limited_names(commands: Iterable[c.Command]) -> set[str]:
     }
 
 
-async def claim(batch: Batch, command: c.Claim) -> c.Outcome:
+async def claim(batch: Batch, command: c.Claim, *, apart: bool) -> c.Outcome:
+    """Claim what is due; ``apart`` claims one by one, and fails what can't be claimed."""
     await batch.flush()
     if command.run_id is None:
         found = await _candidates(batch, command)
     else:
         found = [command.run_id] if await _fits(batch, command) else []
-    if not found:
-        return c.Claimed((), batch.pages.now)
+    if apart:
+        stored = [run for run_id in found for run in await _take_alone(batch, command, run_id)]
+    else:
+        stored = await _take(batch, command, found)
+    return c.Claimed(tuple(stored), batch.pages.now)
+
+
+async def _take(batch: Batch, command: c.Claim, found: list[str]) -> list[StoredRun]:
     missing = set(found) - batch.pages.runs.keys()
     if missing:
         await batch.lock_runs(missing)
     claimed = run_rules.claim(batch.pages, command, found)
     await batch.flush()
-    stored = await load_whole(batch.fetch, [run.id for run in claimed])
-    return c.Claimed(tuple(stored), batch.pages.now)
+    return await load_whole(batch.fetch, [run.id for run in claimed])
+
+
+async def _take_alone(batch: Batch, command: c.Claim, run_id: str) -> list[StoredRun]:
+    """A row that breaks the database's own rules fails its run, and keeps no other one waiting."""
+    await batch.connection.fetch("SAVEPOINT part")
+    try:
+        return await _take(batch, command, [run_id])
+    except Exception as error:
+        if not is_unstorable(error):
+            raise
+        await batch.connection.fetch("ROLLBACK TO SAVEPOINT part")
+        batch.pages.runs.pop(run_id, None)
+        batch.pages.clear_changes()
+        reason = f"the row of run {run_id} is damaged in the store: {error}"
+        await batch.write("fail_damaged", run_id, reason)
+        return []
+    finally:
+        await batch.connection.fetch("RELEASE SAVEPOINT part")
 
 
 async def _fits(batch: Batch, command: c.Claim) -> bool:

@@ -42,6 +42,11 @@ def is_conflict(error: BaseException) -> bool:
     return isinstance(error, LostRaceError) or sqlstate(error) in _CONFLICTS
 
 
+def is_unstorable(error: BaseException) -> bool:
+    """What was to be written breaks the rules of the tables, or of their types."""
+    return sqlstate(error)[:2] in ("22", "23") or isinstance(error, ValueError)
+
+
 def is_lost(error: BaseException) -> bool:
     """The connection is of no use any more, or none could be had; another one may be."""
     state = sqlstate(error)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from effectlog.store.file_writes import FileWrites
 
 POLL_INTERVAL = 0.025
-"""Seconds between two looks, and at least between two that tell of a change."""
+"""Seconds between two looks while much is written, or nothing told of."""
 SILENCE = 1.0
 """Seconds after which it looks although no write was told of, and for which it goes on looking after one."""
 _FIRST_PAUSE = 0.001
@@ -34,6 +34,7 @@ class ChangeWatch:
         self._connection = connection
         self._wal = wal
         self._seen = -1
+        self._pause = _FIRST_PAUSE
         self._stopping = False
         self._writes: FileWrites | None = None
         self._changed = asyncio.Event()
@@ -74,17 +75,25 @@ class ChangeWatch:
 
     def _listen(self, writes: FileWrites) -> bool:
         """Wait for a write and for the commit that it belongs to; False if a commit came without a write told of."""
+        began = time.monotonic()
         writes.wait(SILENCE)
         if not writes.any():
             # A write comes before its commit is seen, so it would have been told of by now, unless the disk took
             # longer than our silence; taken for deafness, that costs looks and nothing else.
             return not self._look() or writes.any()
-        pause, began = _FIRST_PAUSE, time.monotonic()
-        while not self._look() and not self._stopping and time.monotonic() - began < SILENCE:
-            time.sleep(pause)
-            pause = min(pause * 2, POLL_INTERVAL)
-        time.sleep(POLL_INTERVAL)
+        written = time.monotonic()
+        if written - began > POLL_INTERVAL:
+            self._pause = (
+                _FIRST_PAUSE  # Looked for at once after a silence, and less often the more is written.
+            )
+        while not self._look() and not self._stopping and time.monotonic() - written < SILENCE:
+            self._rest()
+        self._rest()
         return True
+
+    def _rest(self) -> None:
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 2, POLL_INTERVAL)
 
     def _look(self) -> bool:
         """Look once, and tell of a change."""

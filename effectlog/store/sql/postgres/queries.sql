@@ -206,6 +206,14 @@ FROM unnest($1::text[], $2::float8[], $3::bigint[], $4::text[], $5::text[], $6::
             result, id)
 WHERE r.id = new.id;
 
+-- name: fail_damaged
+UPDATE effectlog.runs SET
+    state = 'failed', attempt = greatest(attempt, 0), attempt_outcome = NULL, owner = NULL, result = NULL,
+    finished_at = extract(epoch FROM clock_timestamp())::float8,
+    error_type = 'effectlog.Damaged', error_message = $2, error_traceback = ''
+WHERE id = $1 AND state = 'pending'
+RETURNING 1;
+
 -- name: insert_attempt
 INSERT INTO effectlog.attempts (run_id, number, owner, worker, started_at)
 SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::float8[]);
