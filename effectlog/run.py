@@ -62,10 +62,11 @@ class Run(Generic[R_co]):
     async def _settled(self) -> StoredRun:
         """Wait until the run has ended or is held; a ``retry`` may set it going again in between."""
         while True:
+            # Its state alone first: reading a run whole costs more, and before it has ended for nothing.
+            await self._log.watch.settled(self.id)
             stored = await self._log.stored(self.id)
             if stored.row.state.ended or stored.row.state is RunState.HELD:
                 return stored
-            await self._log.watch.settled(self.id)
 
     def _outcome(self, run: StoredRun) -> Any:
         row = run.row
