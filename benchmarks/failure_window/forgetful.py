@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from effectlog import commands as c
-from effectlog.model import AttemptOutcome, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,22 +40,22 @@ class ForgetfulStore:
 
     async def _recover(self) -> None:
         """What runs now has no owner that could be looked up, so it is taken for interrupted."""
-        owners = frozenset(await self._inner.owners())
-        for run in await self._inner.lapsed(owners):
-            fence = c.Fence(run.id, run.attempt)
-            give_back = c.EndAttempt(
-                fence, AttemptOutcome.RELEASED, RunState.PENDING, guard=c.Guard.LAPSED, dead_owners=owners
-            )
-            await self._inner.apply([give_back])
+        for run in await self._inner.lapsed(frozenset(await self._inner.owners())):
+            # By force, because the inner store may know better than to call a live owner dead.
+            await self._inner.apply([c.RetryRun(run.id, force=True)])
 
     async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
         outcomes: list[c.Outcome] = []
         for command in commands:
             if isinstance(command, c.Renew):
-                outcomes.append(c.Renewed(frozenset(), frozenset()))
+                outcomes.append(await self.renew(command))
             else:
                 outcomes += await self._inner.apply([await self._unfenced(command)])
         return outcomes
+
+    async def renew(self, command: c.Renew) -> c.Outcome:  # noqa: ARG002 - the protocol's
+        """Nothing is renewed, and nobody is told that somebody else has the run."""
+        return c.Renewed(frozenset(), frozenset())
 
     async def _unfenced(self, command: c.Command) -> c.Command:
         """The command as of whoever holds the run: with no owner stored, there is nobody to tell apart from."""

@@ -11,6 +11,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sqlite3
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from multiprocessing.connection import Connection
     from multiprocessing.context import ForkServerProcess
+    from pathlib import Path
 
     from benchmarks.failure_window.scenarios import Point
 
@@ -93,6 +95,16 @@ class Stage:
             await player.end()
 
 
+def _is_being_written(path: Path) -> bool:
+    with contextlib.closing(sqlite3.connect(path, timeout=0.02, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            return True
+    return False
+
+
 class Player:
     """One worker process, seen from the runner."""
 
@@ -135,12 +147,19 @@ class Player:
         os.kill(self._pid, number)
         return self._stage.add("runner", number.name, to=self.name)
 
-    async def stop(self) -> Event:
-        """SIGSTOP; on return every thread of it stands still."""
-        sent = self.signal(signal.SIGSTOP)
-        while psutil.Process(self._pid).status() != psutil.STATUS_STOPPED:
+    async def stop(self, *, between_writes_of: Path | None) -> Event:
+        """SIGSTOP; on return every thread of it stands still.
+
+        Not in the middle of a write to that SQLite file, which would keep everybody else from writing.
+        """
+        while True:
+            sent = self.signal(signal.SIGSTOP)
+            while psutil.Process(self._pid).status() != psutil.STATUS_STOPPED:
+                await asyncio.sleep(0.001)
+            if between_writes_of is None or not _is_being_written(between_writes_of):
+                return sent
+            self.signal(signal.SIGCONT)
             await asyncio.sleep(0.001)
-        return sent
 
     def release(self) -> Event:
         """What a supervisor does that can't wait: the first signal drains, the second gives everything back."""

@@ -19,6 +19,7 @@ from effectlog.errors import StoreRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from effectlog import Run
     from effectlog.testing.destinations import CountingDestination
@@ -65,7 +66,7 @@ async def play(
                 )
                 for name, holds in (("A", _holds(case)), ("B", frozenset[Point]()))
             ]
-            play = _Play(case, f"{case.id}-{repetition}", log, stage, destination, a, b)
+            play = _Play(case, f"{case.id}-{repetition}", log, stage, destination, store.file, a, b)
             with play.told_on_failure():
                 await play.interrupt()
         with play.told_on_failure():
@@ -104,6 +105,7 @@ class _Play:
         log: EffectLog,
         stage: Stage,
         destination: CountingDestination,
+        file: Path | None,
         a: Player,
         b: Player,
     ) -> None:
@@ -112,6 +114,7 @@ class _Play:
         self.log = log
         self.stage = stage
         self.destination = destination
+        self.file = file
         self.a = a
         self.b = b
         self.run: Run[Any]
@@ -165,7 +168,7 @@ class _Play:
             case Act.KILL:
                 self.interrupted = self.a.signal(signal.SIGKILL).at
             case Act.PAUSE:
-                self.interrupted = (await self.a.stop()).at
+                self.interrupted = (await self.a.stop(between_writes_of=self.file)).at
                 await self._persisted("paused")
             case Act.RELEASE:
                 self.interrupted = self.a.release().at

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.failure_window.forgetful import ForgetfulStore
@@ -32,6 +33,11 @@ class StoreAt:
     url: str
     schema: str | None = None
     forgetful: bool = False
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file, where it is one."""
+        return Path(self.url) if self.schema is None else None
 
     def store(self) -> Any:
         if self.schema is None:
