@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from helpers import create, do, new_run
 
 from effectlog import commands as c
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from effectlog.store.postgres import PostgresStore
 
 
+@pytest.mark.timeout(180)
 async def test_the_store_gives_every_guarantee(open_store: Callable[..., Awaitable[PostgresStore]]) -> None:
     store = await open_store()
     waiting, ended = new_run(due_at=0.0), new_run()
