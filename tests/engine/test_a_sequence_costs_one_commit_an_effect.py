@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ async def blocks_after_an_effect(path: str) -> float:
     """Looks at the file from inside the loop that it blocks."""
     await aact(1)
     returned = time.monotonic()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         while time.monotonic() < returned + 5:
             (states,) = connection.execute("SELECT group_concat(state) FROM effectlog_effects").fetchone()
             if states == "completed":

@@ -75,7 +75,7 @@ async def test_close_while_writing_answers_every_caller_and_keeps_what_was_ackno
                 refused += 1
             elif not isinstance(outcome, list):
                 acknowledged += 1
-    with sqlite3.connect(path) as connection:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         ((stored,),) = connection.execute("SELECT count(*) FROM effectlog_runs")
     connection.close()
     assert stored == acknowledged

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,7 @@ async def test_a_forked_child_is_refused_at_once_and_may_open_its_own(tmp_path: 
         await log.enqueue(note, "after")
         texts = [record.args["text"] for record in await log.list_runs()]
     assert sorted(texts) == ["after", "child", "parent"]
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
 
@@ -137,7 +138,7 @@ def test_a_forgotten_close_neither_hangs_nor_loses_what_was_acknowledged(tmp_pat
     if how != "raise":
         assert "Exception" not in done.stderr
         assert "Traceback" not in done.stderr
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         ((count,),) = connection.execute("SELECT count(*) FROM effectlog_runs")
     connection.close()
     assert count == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -118,7 +119,7 @@ def sync_reader(store: str) -> Any:
     seen: set[str] = set()
 
     def state() -> str:
-        with sqlite3.connect(store) as connection:
+        with closing(sqlite3.connect(store)) as connection, connection:
             rows = connection.execute("SELECT effect_key, state FROM effectlog_effects").fetchall()
         done = {key for key, state in rows if state == "completed"} - seen
         seen.update(done)

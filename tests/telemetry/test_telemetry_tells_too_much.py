@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import baggage, context
@@ -79,7 +80,7 @@ async def test_a_stored_trace_that_cannot_be_read_begins_a_new_one(store: str, s
 
     async with EffectLog(store) as log:
         runs = await log.enqueue_many(mailing, [("a",), ("b",), ("c",), ("d",)])
-        with sqlite3.connect(store) as connection:
+        with closing(sqlite3.connect(store)) as connection, connection:
             for run, text in zip(
                 runs, ("{", '["x"]', '{"traceparent": "00-zz"}', '{"traceparent": 7}'), strict=True
             ):
