@@ -51,8 +51,17 @@ async def _take(batch: Batch, command: c.Claim, found: list[str]) -> list[Stored
     if missing:
         await batch.lock_runs(missing)
     claimed = run_rules.claim(batch.pages, command, found)
+    first = [attempt for attempt in batch.pages.begun if attempt.number == 1]
     await batch.flush()
-    return await load_whole(batch.fetch, [run.id for run in claimed])
+    payloads = await _read(batch, "load_payloads", [run.id for run in claimed])
+    # Nothing can be recorded of a run before its first attempt.
+    again = [run.id for run in claimed if run.attempt > 1]
+    history = [await _read(batch, part, again) for part in ("load_attempts", "load_journal")]
+    return mapping.claimed_runs(claimed, first, payloads, *history)
+
+
+async def _read(batch: Batch, statement: str, run_ids: list[str]) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in await batch.fetch(statement, run_ids)] if run_ids else []
 
 
 async def _take_alone(batch: Batch, command: c.Claim, run_id: str) -> list[StoredRun]:
@@ -112,9 +121,7 @@ async def _limited(batch: Batch, command: c.Claim, task: c.TaskLimit) -> list[An
 async def _due_of(batch: Batch, command: c.Claim, names: Sequence[str], limit: int) -> list[Any]:
     if not names or limit <= 0:
         return []
-    rows = await batch.fetch("claimable", names, batch.pages.now, limit)
-    if command.suspects:
-        rows = rows + await batch.fetch("claimable_suspect", names, batch.pages.now, 1)
+    rows = await batch.fetch("claimable", names, batch.pages.now, limit, int(command.suspects))
     rows.sort(key=lambda row: (row[1], row[2]))
     return rows[:limit]
 

@@ -260,15 +260,14 @@ FROM unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
     SELECT id, due_at, seq, crashes FROM effectlog.runs
     WHERE state = 'pending' AND task = wanted.task AND due_at <= $2 AND crashes < 2
     ORDER BY due_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED
-) AS found;
-
--- name: claimable_suspect
-SELECT found.id, found.due_at, found.seq, found.crashes
+) AS found
+UNION ALL
+SELECT suspect.id, suspect.due_at, suspect.seq, suspect.crashes
 FROM unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
     SELECT id, due_at, seq, crashes FROM effectlog.runs
     WHERE state = 'pending' AND task = wanted.task AND due_at <= $2 AND crashes >= 2
-    ORDER BY due_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED
-) AS found;
+    ORDER BY due_at, seq LIMIT $4 FOR UPDATE SKIP LOCKED
+) AS suspect;
 
 -- name: claimable_keyed
 SELECT id, due_at, seq, crashes FROM (
