@@ -34,7 +34,6 @@ class ChangeWatch:
         self._connection = connection
         self._wal = wal
         self._seen = -1
-        self._pause = _FIRST_PAUSE
         self._stopping = False
         self._writes: FileWrites | None = None
         self._changed = asyncio.Event()
@@ -74,26 +73,27 @@ class ChangeWatch:
                 self._look()
 
     def _listen(self, writes: FileWrites) -> bool:
-        """Wait for a write and for the commit that it belongs to; False if a commit came without a write told of."""
-        began = time.monotonic()
+        """Wait for a write and look for the commit that it belongs to; False if one came without a write told of."""
         writes.wait(SILENCE)
-        if not writes.any():
-            # A write comes before its commit is seen, so it would have been told of by now, unless the disk took
-            # longer than our silence; taken for deafness, that costs looks and nothing else.
-            return not self._look() or writes.any()
-        written = time.monotonic()
-        if written - began > POLL_INTERVAL:
-            self._pause = (
-                _FIRST_PAUSE  # Looked for at once after a silence, and less often the more is written.
-            )
-        while not self._look() and not self._stopping and time.monotonic() - written < SILENCE:
-            self._rest()
-        self._rest()
-        return True
+        if writes.any():
+            self._look_for_commits(writes)
+            return True
+        # A write comes before its commit is seen, so it would have been told of by now, unless the disk took longer
+        # than our silence; taken for deafness, that costs looks and nothing else.
+        return not self._look() or writes.any()
 
-    def _rest(self) -> None:
-        time.sleep(self._pause)
-        self._pause = min(self._pause * 2, POLL_INTERVAL)
+    def _look_for_commits(self, writes: FileWrites) -> None:
+        """Look until nothing has been written for a while: each write may belong to a commit that is not seen yet."""
+        pause, written = _FIRST_PAUSE, time.monotonic()
+        while not self._stopping and time.monotonic() - written < SILENCE:
+            self._look()
+            if pause < POLL_INTERVAL:
+                time.sleep(pause)
+                pause *= 2
+                continue
+            writes.wait(POLL_INTERVAL)
+            if writes.any():
+                pause, written = _FIRST_PAUSE, time.monotonic()
 
     def _look(self) -> bool:
         """Look once, and tell of a change."""

@@ -85,6 +85,23 @@ async def test_a_commit_long_after_its_writes_is_noticed(store: SqliteStore) -> 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writes")
+async def test_a_commit_whose_write_was_told_of_with_another_ones_is_noticed(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two processes have written when the watch looks, and only the first one's commit can be seen by then."""
+    told_of = tmp_path / "told of"
+    told_of.touch()
+    watch = file_writes.watch_writes(str(told_of))
+    monkeypatch.setattr(sqlite_watch, "watch_writes", lambda _: watch)
+    await store.changed()
+    _commit(store)
+    told_of.write_text("both have written", encoding="utf-8")
+    await store.changed()
+    await asyncio.sleep(0.2)
+    assert await _noticed(store) < SOON
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writes")
 async def test_while_nobody_writes_nobody_looks(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
     really = sqlite_watch._data_version
