@@ -60,7 +60,7 @@ class CurrentAttempt:
     task: str
     worker: str
     deadline: datetime | None
-    """When the task's ``timeout`` ends this attempt, in UTC; None without a timeout."""
+    """When the task's ``timeout`` ends this attempt, in UTC, or later if the process is stopped; None without one."""
     _place: Any = field(repr=False, default=None)
 
     def bind(self, function: Callable[P, R]) -> Callable[P, R]:

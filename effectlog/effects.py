@@ -72,7 +72,7 @@ def effect(
             ``"hold"``, or a look-up function with the effect's parameters.
         lookup_budget: seconds for which a look-up may not know before the run is held.
         retry: how the request is tried again inside the attempt.
-        timeout: seconds a request may take. An async one is cancelled then, and whether it happened is
+        timeout: seconds a request may take, as for tasks. An async one is cancelled then, and whether it happened is
             unknown; a sync one can only be reported.
         not_applied: exceptions which prove that this request did nothing.
         final: exceptions which say that the operation failed for good.

@@ -146,7 +146,8 @@ def durable_task(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 
         aliases: further stored names whose runs this function executes.
         on: the event, or events, for each emit of which one run is made.
         retry: how often and how fast an attempt that raised is followed by another.
-        timeout: seconds an attempt may take; async code is cancelled then, sync code is reported.
+        timeout: seconds an attempt may take; async code is cancelled then, sync code is reported. Time for which the
+            whole process was stopped (a signal, a suspended host) does not count.
         concurrency: how many runs of this task are executed at a time, over all workers.
         concurrency_key: a template over the parameters; one run at a time for each key.
         on_dead: a durable task taking ``(run_id: str, error: str)``, run for each dead letter.
