@@ -37,7 +37,11 @@ def test_a_command_that_reads_does_not_make_a_store(terminal, command):
 REFUSALS = {
     ("enqueue", "shop_app:total", "[]"): "missing a required argument: 'day'",
     ("enqueue", "shop_app:total", '["2026-11-02", {"sku": 1}]'): "argument 'lines' of task shop_app.total",
-    ("enqueue", "shop_app:nothing", "[]"): "it has fails, fails_thrice, greet, sell, total, waits, waits_kindly",
+    (
+        "enqueue",
+        "shop_app:nothing",
+        "[]",
+    ): "it has fails, fails_thrice, greet, sell, total, waits, waits_kindly",
     ("worker", "nosuchmodule"): "No module named 'nosuchmodule'",
     ("emit", "nobody.listens", "1"): "no task is subscribed",
     ("show", "no-such-run"): "no run no-such-run",
