@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -43,18 +44,36 @@ def declared_failure(
 ) -> EffectFailed:
     """The exception of an effect that failed for good: an ``EffectFailed`` that is also of the declared type.
 
-    Built without calling the declared type's ``__init__``, whose arguments nobody has stored.
+    Built without calling the declared type's ``__init__`` or ``__new__``, whose arguments nobody has stored. Where
+    Python can't join or build the two, it is a plain ``EffectFailed``.
     """
-    kind = _failure_type(_declared_type(error.type, declared))
-    failure: EffectFailed = kind.__new__(kind, error.message)
-    failure.__dict__.update(
-        run_id=run_id,
-        effect_key=effect_key,
-        type_name=error.type,
-        message=error.message,
-        traceback=error.traceback,
-    )
+    fields = {
+        "run_id": run_id,
+        "effect_key": effect_key,
+        "type_name": error.type,
+        "message": error.message,
+        "traceback": error.traceback,
+    }
+    plain = EffectFailed(error.message, **fields)
+    try:
+        failure = _built(_failure_type(_declared_type(error.type, declared)), plain)
+    except Exception:  # Whatever the declared type does to its subclasses.
+        return plain
+    failure.__dict__.update(fields)
     return failure
+
+
+def _built(kind: type[EffectFailed], plain: EffectFailed) -> EffectFailed:
+    if issubclass(kind, BaseExceptionGroup):
+        group: EffectFailed = BaseExceptionGroup.__new__(kind, plain.message, [plain])
+        return group
+    # The interpreter's own types take any arguments; which of them may make this one follows from its memory layout.
+    for own in kind.__mro__:
+        if own.__module__ == "builtins":
+            with contextlib.suppress(TypeError):
+                failure: EffectFailed = own.__new__(kind, plain.message)
+                return failure
+    return plain
 
 
 def _declared_type(name: str, declared: tuple[type[BaseException], ...]) -> type[BaseException]:
@@ -86,10 +105,7 @@ def _failure_type(declared: type[BaseException]) -> type[EffectFailed]:
     if issubclass(EffectFailed, declared):
         return EffectFailed
     members = {"__str__": _message, "__reduce__": _reduce, "__module__": declared.__module__}
-    try:
-        return type(declared.__name__, (EffectFailed, declared), members)
-    except TypeError:  # Their memory layouts can't be joined.
-        return EffectFailed
+    return type(declared.__name__, (EffectFailed, declared), members)
 
 
 def _message(self: Any) -> str:

@@ -200,6 +200,84 @@ async def test_a_final_error_uncaught_ends_the_run_at_once(log: EffectLog) -> No
     assert record.error.message == "no money"
 
 
+class NeedsArguments(Exception):
+    def __new__(cls, code: int, text: str) -> "NeedsArguments":
+        return super().__new__(cls)
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class NeedsArgumentsToo(OSError):
+    def __new__(cls, code: int, text: str, path: str) -> "NeedsArgumentsToo":
+        return super().__new__(cls, code, text, path)
+
+
+class HasNoSubclasses(Exception):
+    def __init_subclass__(cls) -> None:
+        raise ValueError("final")
+
+
+FINAL: dict[str, BaseException] = {
+    "new": NeedsArguments(402, "no money"),
+    "system": NeedsArgumentsToo(13, "no money", "x"),
+    "group": ExceptionGroup("no money", [ValueError(1), ExceptionGroup("inner", [OSError()])]),
+    "layout": MemoryError("no money"),
+    "text": UnicodeDecodeError("utf-8", b"", 0, 1, "no money"),
+}
+
+
+@effect(
+    key="final:{kind}", final=(NeedsArguments, NeedsArgumentsToo, ExceptionGroup, MemoryError, UnicodeError)
+)
+def refuses(kind: str) -> None:
+    calls.append(kind)
+    raise FINAL[kind]
+
+
+@durable_task(retry=AGAIN)
+def is_refused(kind: str) -> str:
+    try:
+        refuses(kind)
+    except type(FINAL[kind]) as error:
+        seen.append((str(error), isinstance(error, EffectFailed), error.args))
+    if current_attempt().number == 1:
+        raise OSError("again")
+    refuses(kind)
+    return "never"
+
+
+@pytest.mark.parametrize("kind", FINAL)
+async def test_a_final_type_that_can_not_be_built_like_others_is_still_caught_as_declared(
+    log: EffectLog, kind: str
+) -> None:
+    record = await executed(log, is_refused, kind)
+    assert calls == [kind]
+    assert seen[0] == seen[1]
+    assert "no money" in seen[0][0]
+    assert seen[0][1]
+    assert record.state == "failed"
+    assert outcomes(record) == ["error", "error"]
+
+
+@effect(key="closed", final=HasNoSubclasses)
+def closed() -> None:
+    raise HasNoSubclasses("no money")
+
+
+@durable_task(retry=AGAIN)
+def meets_a_closed_type() -> None:
+    closed()
+
+
+async def test_a_final_type_without_subclasses_is_a_plain_failure_and_final(log: EffectLog) -> None:
+    record = await executed(log, meets_a_closed_type)
+    assert record.error is not None
+    assert (record.error.type, record.error.message) == ("effectlog.errors.EffectFailed", "no money")
+    assert outcomes(record) == ["error"]
+
+
 class Refused(Exception):
     pass
 
