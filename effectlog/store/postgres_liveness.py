@@ -60,6 +60,8 @@ class PostgresLiveness:
         self._taken: set[str] = set()
         """Those of ``_held`` whose lock the present session has."""
         self._free_since: dict[tuple[str, float], float] = {}
+        self._neighbours: dict[str, tuple[int, str]] = {}
+        """Processes of this host whose owners were asked about: their end is seen without asking the server."""
         self._last_look = (0.0, frozenset[str](), frozenset[str]())
         self._last_session: tuple[int, float] | None = None
         self.session: Session | None = None
@@ -145,15 +147,23 @@ class PostgresLiveness:
             return frozenset()
         now = time.monotonic()
         looked_at, asked, dead_then = self._last_look
-        if others <= asked and now - looked_at < _LOOK_AGAIN:
+        if others <= asked and now - looked_at < _LOOK_AGAIN and not self._has_ended(others - dead_then):
             return dead_then & others
         dead = await self._look(others)
         self._last_look = (now, others, dead)
         return dead
 
+    def _has_ended(self, owners: frozenset[str]) -> bool:
+        """Whether a process of one of them is gone, so that its lock is free by now, or will be in a moment."""
+        asked = (self._neighbours[owner] for owner in owners if owner in self._neighbours)
+        return any(process_start(pid) not in (start, _HIDDEN) for pid, start in asked)
+
     async def _look(self, others: frozenset[str]) -> frozenset[str]:
-        rows = await self._read("free_owners", sorted(others))
+        found = await self._read("look_at_owners", sorted(others))
         now = time.monotonic()
+        here = _this_process()[0]
+        self._neighbours = {row[0]: (row[2], row[3]) for row in found if here and row[1] == here}
+        rows = [row for row in found if row[5]]
         free = {(row[0], row[4]): self._free_since.get((row[0], row[4]), now) for row in rows}
         self._free_since = {
             key: since for key, since in self._free_since.items() if key[0] not in others

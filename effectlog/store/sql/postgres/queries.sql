@@ -460,18 +460,16 @@ DELETE FROM effectlog.owners WHERE owner = $1 AND pg_try_advisory_xact_lock_shar
 -- name: remove_owner
 DELETE FROM effectlog.owners WHERE owner = $1 RETURNING 1;
 
--- name: free_owners
-SELECT o.owner, o.host, o.pid, o.process_start, o.held_at
-FROM effectlog.owners AS o
-WHERE o.owner = ANY($1::text[])
-  AND o.server_start = extract(epoch FROM pg_postmaster_start_time())::float8
-  AND NOT EXISTS (
-      SELECT 1 FROM pg_locks AS l
-      WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND l.classid::bigint = (o.lock_key >> 32) & 4294967295
-        AND l.objid::bigint = o.lock_key & 4294967295
-  );
+-- name: look_at_owners
+SELECT o.owner, o.host, o.pid, o.process_start, o.held_at,
+       o.server_start = extract(epoch FROM pg_postmaster_start_time())::float8 AND NOT EXISTS (
+           SELECT 1 FROM pg_locks AS l
+           WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+             AND l.classid::bigint = (o.lock_key >> 32) & 4294967295
+             AND l.objid::bigint = o.lock_key & 4294967295
+       ) AS free
+FROM effectlog.owners AS o WHERE o.owner = ANY($1::text[]);
 
 -- name: lock_owners
 SELECT pg_try_advisory_xact_lock_shared(wanted.key)
