@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from effectlog.errors import EffectFailed
 from effectlog.model import ErrorInfo
@@ -71,8 +71,7 @@ def _built(kind: type[EffectFailed], plain: EffectFailed) -> EffectFailed:
     for own in kind.__mro__:
         if own.__module__ == "builtins":
             with contextlib.suppress(TypeError):
-                failure: EffectFailed = own.__new__(kind, plain.message)
-                return failure
+                return cast("EffectFailed", cast("Any", own).__new__(kind, plain.message))
     return plain
 
 

@@ -241,7 +241,7 @@ def is_refused(kind: str) -> str:
     try:
         refuses(kind)
     except type(FINAL[kind]) as error:
-        seen.append((str(error), isinstance(error, EffectFailed), error.args))
+        seen.append((str(error), isinstance(error, EffectFailed)))
     if current_attempt().number == 1:
         raise OSError("again")
     refuses(kind)
