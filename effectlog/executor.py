@@ -106,6 +106,7 @@ class Executor:
             attempt.end(Ending.RELEASED)
         if await self.wait(STOP_GRACE):
             return True
+        self.owner.leaves_code_behind = True
         marks = [c.MarkReleasing(attempt.fence) for attempt in self.attempts]
         try:
             await self._engine.commit(*marks)

@@ -67,6 +67,8 @@ class Owner:
         self.id = uuid.uuid4().hex
         self.name = name
         self.lease = lease
+        self.leaves_code_behind = False
+        """Something of its attempts would not stop, and may still act until the process is gone."""
         self._engine = engine
         self._heartbeat = heartbeat
         self._attempts: dict[str, Attempt] = {}
@@ -93,16 +95,16 @@ class Owner:
             self._task = self._loop.create_task(self._keep())
         await asyncio.shield(self._starting)
 
-    async def stop(self, *, stay_alive: bool = False) -> None:
-        """End the heartbeat; with ``stay_alive`` the sign of life stays until the process is gone."""
+    async def stop(self) -> None:
+        """End the heartbeat. The sign of life of one that leaves code behind stays until the process is gone."""
         with contextlib.suppress(EffectLogError):
-            await self._engine.read(self._stop(stay_alive=stay_alive))
+            await self._engine.read(self._stop())
 
-    async def _stop(self, *, stay_alive: bool) -> None:
+    async def _stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if not stay_alive:
+        if not self.leaves_code_behind and not self._attempts:
             await self._engine.store.liveness.drop(self.id)
 
     def add(self, attempt: Attempt) -> None:

@@ -145,7 +145,7 @@ class EffectLog:
 
     # --- making runs ---------------------------------------------------------------------------
 
-    async def enqueue(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+    async def enqueue(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Store one call of a task; on return it is durable and any worker may execute it.
 
         With an idempotency key (``task.with_options(idempotency_key=…)``) the key's first run is returned.
@@ -198,7 +198,7 @@ class EffectLog:
         """
         return Within(self._engine, self._enqueuer, transaction)
 
-    async def run(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def run(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Create a run and execute it here, retries included, until it has ended or is held.
 
         With the idempotency key of an existing run: its result is returned, or it is resumed if its

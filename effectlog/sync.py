@@ -7,6 +7,7 @@ on the engine's loop. Nothing is implemented twice.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -43,6 +44,7 @@ class Portal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._pid = os.getpid()
 
     def call(self, coroutine: Coroutine[Any, Any, T], twin: str) -> T:
         """Run the coroutine and return its result; ``twin`` is what a coroutine should use instead."""
@@ -63,6 +65,7 @@ class Portal:
             raise
 
     def _running(self) -> asyncio.AbstractEventLoop:
+        self._leave_the_parents_behind()
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -72,8 +75,16 @@ class Portal:
                 self._thread.start()
             return self._loop
 
+    def _leave_the_parents_behind(self) -> None:
+        """In a forked child the loop has no thread, and the lock may be held for ever: begin anew."""
+        if os.getpid() != self._pid:
+            self._lock = threading.Lock()
+            self._loop = self._thread = None
+            self._pid = os.getpid()
+
     def close(self) -> None:
         """End the loop and its thread."""
+        self._leave_the_parents_behind()
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -112,7 +123,7 @@ class SyncLog:
         finally:
             self._portal.close()
 
-    def enqueue(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
+    def enqueue(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
         """As ``EffectLog.enqueue``."""
         return self._run(self._call(self._log.enqueue(task, *args, **kwargs), "log.enqueue(...)"))
 
@@ -144,7 +155,7 @@ class SyncLog:
         """As ``EffectLog.within``, on a connection of a blocking driver; it may be used on any thread."""
         return SyncWithin(self._log.within(transaction).blocking(), self._portal)
 
-    def run(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> R:
+    def run(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """As ``EffectLog.run``: a script that can be killed and started again, and goes on."""
         return self._call(self._log.run(task, *args, **kwargs), "log.run(...)")
 
@@ -208,7 +219,7 @@ class SyncWithin:
         self._within = within
         self._portal = portal
 
-    def enqueue(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
+    def enqueue(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
         """As ``Within.enqueue``."""
         return SyncRun(without_waiting(self._within.enqueue(task, *args, **kwargs)), self._portal)
 

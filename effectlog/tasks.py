@@ -9,6 +9,7 @@ import typing
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
+from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from effectlog.callables import (
@@ -28,8 +29,12 @@ from effectlog.spec import Annotation, TaskSpec
 from effectlog.wrapping import BoundFunctionWrapper, FunctionWrapper
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
 Call_co = TypeVar("Call_co", covariant=True)
+Owner = TypeVar("Owner")
+Owner_contra = TypeVar("Owner_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,32 @@ class _Options:
         return self._self_options
 
 
+class _BoundTask(_Options, BoundFunctionWrapper):
+    """A class or static method's task as seen through its class."""
+
+    @property
+    def spec(self) -> TaskSpec:
+        spec: TaskSpec = self._self_parent.spec
+        return spec
+
+    @property
+    def options(self) -> CallOptions:
+        options: CallOptions = self._self_parent.options
+        return options
+
+    def with_options(self, **options: Any) -> Any:
+        """As ``Task.with_options``."""
+        return self._self_parent.with_options(**options)
+
+
+class _ClassMethodTask(typing.Protocol[Owner_contra, Q, R_co, Call_co]):
+    """For type checkers: a task whose first parameter is its class, which access through the class binds."""
+
+    def __call__(self, cls: type[Owner_contra], /, *args: Q.args, **kwargs: Q.kwargs) -> Call_co: ...
+
+    def _result(self) -> R_co: ...
+
+
 class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
     """A durable task. Calling it runs the plain function; ``log.enqueue`` and ``log.run`` make it durable."""
 
@@ -71,7 +102,18 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call_co: ...
 
+        def _result(self) -> R: ...
+
+        @overload
+        def __get__(
+            self: _ClassMethodTask[Owner, Q, R, Call_co], instance: Any, owner: Any = None
+        ) -> Task[Q, R, Call_co]: ...
+        @overload
         def __get__(self, instance: Any, owner: Any = None) -> Task[P, R, Call_co]: ...
+        def __get__(self, instance: Any, owner: Any = None) -> Any: ...
+
+    else:
+        __bound_function_wrapper__ = _BoundTask
 
     def with_options(
         self,
@@ -101,24 +143,6 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
 
 def _plain_call(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG001
     return wrapped(*args, **kwargs)
-
-
-class _BoundTask(_Options, BoundFunctionWrapper):
-    """A class or static method's task as seen through its class."""
-
-    @property
-    def spec(self) -> TaskSpec:
-        spec: TaskSpec = self._self_parent.spec
-        return spec
-
-    @property
-    def options(self) -> CallOptions:
-        options: CallOptions = self._self_parent.options
-        return options
-
-    def with_options(self, **options: Any) -> Any:
-        """As ``Task.with_options``."""
-        return self._self_parent.with_options(**options)
 
 
 @overload
@@ -319,8 +343,14 @@ def registered() -> dict[str, TaskSpec]:
     return {**found, **_registry}
 
 
+def _unbound(task: Any) -> Any:
+    """From Python 3.13 on a class method's task comes as an ordinary method of its class."""
+    return task.__func__ if type(task) is MethodType else task
+
+
 def spec_of(task: Any) -> TaskSpec:
     """The declaration behind a task. Raises ConfigurationError for anything else."""
+    task = _unbound(task)
     if isinstance(task, _Options):
         return task.spec
     raise ConfigurationError(
@@ -330,4 +360,5 @@ def spec_of(task: Any) -> TaskSpec:
 
 def options_of(task: Any) -> CallOptions:
     """The call options that a task carries."""
+    task = _unbound(task)
     return task.options if isinstance(task, _Options) else CallOptions()

@@ -42,7 +42,7 @@ class Within:
         self._enqueuer = enqueuer
         self._transaction = transaction
 
-    async def enqueue(self, task: Task[P, R, Any], *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+    async def enqueue(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """As ``EffectLog.enqueue``; durable when the caller's transaction has committed.
 
         Raises ConfigurationError where the connection is none of the store's database, or in no transaction. After a

@@ -116,7 +116,7 @@ class Worker:
         if not finished:
             await self.release()
         elif self._left is None:
-            await self._leave(stay_alive=False)
+            await self._leave()
         return finished
 
     async def release(self) -> bool:
@@ -132,16 +132,16 @@ class Worker:
         if self._claimer is not None:
             await self._claimer.stop()
         stopped = await self._executor.release()
-        await self._leave(stay_alive=not stopped)
+        await self._leave()
         return stopped
 
-    async def _leave(self, *, stay_alive: bool) -> None:
+    async def _leave(self) -> None:
         self._blocked.stop()
         if self._upkeep is not None:
             await self._upkeep.stop()
         with contextlib.suppress(EffectLogError):
             await self._engine.commit(c.Leave(self._owner.id))
-        await self._owner.stop(stay_alive=stay_alive)
+        await self._owner.stop()
 
     # --- as the process's main business --------------------------------------------------------
 

@@ -72,6 +72,28 @@ async def test_a_forked_child_is_refused_at_once_and_may_open_its_own(tmp_path: 
     connection.close()
 
 
+def test_the_blocking_log_of_a_parent_is_refused_in_its_child(tmp_path: Path) -> None:
+    """F139: the loop behind ``log.sync`` has no thread in the child, and nobody may wait for it."""
+    path = str(tmp_path / "runs.db")
+    with EffectLog(path, check_store=False) as log, log.sync.worker():
+        run = log.sync.enqueue(note, "parent")
+
+        def refused() -> None:
+            for call in (lambda: log.sync.enqueue(note, "child"), log.sync.list_runs, run.record):
+                with pytest.raises(StoreClosed, match="forked child"):
+                    call()
+            log.sync.close()
+
+        def opens_its_own() -> None:
+            with EffectLog(path, check_store=False) as own:
+                own.sync.enqueue(note, "child")
+
+        assert in_child(refused) == 0
+        assert in_child(opens_its_own) == 0
+        assert run.result(10) == "parent"
+        assert sorted(record.args["text"] for record in log.sync.list_runs()) == ["child", "parent"]
+
+
 def test_forks_while_the_engine_writes_never_hang(tmp_path: Path) -> None:
     """F139: some child inherits whatever lock a thread held in that moment."""
     path = str(tmp_path / "runs.db")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -105,7 +107,7 @@ async def test_a_thread_that_will_not_end_does_not_keep_the_process_and_is_taken
         await asyncio.sleep(0.01)
     gone = time.monotonic()
     again = field.wait_for(lambda all_: len(all_) == 2)[1]
-    assert -0.1 < again.at - gone < 0.3
+    assert -0.1 < again.at - gone < 2.0  # The lease is 30 s; how fast it is stands in the benchmarks.
     (first, _) = (await run.record()).attempts
     assert first.outcome is AttemptOutcome.RELEASED
 
@@ -216,6 +218,53 @@ def test_ctrl_c_during_an_inline_run_without_a_loop_gives_it_back(field: Field) 
         (record,) = log.sync.list_runs()
     assert record.state is RunState.PENDING
     assert [attempt.outcome for attempt in record.attempts] == [AttemptOutcome.RELEASED]
+
+
+SCRIPT = """
+import asyncio, sys, time
+from effectlog import EffectLog, durable_task, effect
+
+@effect(key="page:{number}")
+def page(number: int) -> int:
+    print("page", number, flush=True)
+    time.sleep(1.5 if number == 1 and sys.argv[3] == "first" else 0)
+    return number
+
+@durable_task(name="crawl")
+def crawl(pages: int) -> int:
+    return sum(page(number) for number in range(pages))
+
+task = crawl.with_options(idempotency_key="one")
+
+async def main() -> None:
+    async with EffectLog(sys.argv[1]) as log:
+        print("sum", await log.run(task, 3), flush=True)
+
+if sys.argv[2] == "async":
+    asyncio.run(main())
+else:
+    with EffectLog(sys.argv[1]) as log:
+        print("sum", log.sync.run(task, 3), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("how", "signals"), [("async", 1), ("sync", 1), ("sync", 2)])
+def test_a_script_that_was_interrupted_in_a_sync_effect_goes_on_at_once(
+    field: Field, how: str, signals: int
+) -> None:
+    """F044: the effect's thread can't be stopped, so its owner stays alive until the process is gone, and no longer."""
+    command = [sys.executable, "-c", SCRIPT, field.db, how]
+    with subprocess.Popen([*command, "first"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as first:
+        assert first.stdout is not None
+        assert [first.stdout.readline().split()[1] for _ in range(2)] == [b"0", b"1"]
+        for _ in range(signals):
+            first.send_signal(signal.SIGINT)
+            time.sleep(0.05)  # Two that are pending at once are one.
+        assert first.wait(10) != 0
+    began = time.monotonic()
+    again = subprocess.run([*command, "second"], capture_output=True, text=True, timeout=60, check=True)
+    assert again.stdout.split() == ["page", "1", "page", "2", "sum", "3"]
+    assert time.monotonic() - began < 15, "it waited for the lease of 30 s"
 
 
 async def _rolling_restart(field: Field, log: EffectLog, count: int) -> None:

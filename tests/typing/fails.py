@@ -19,7 +19,17 @@ class Shop:
         return bool(item)
 
 
+class Orders:
+    @classmethod
+    @durable_task
+    def place(cls, number: int) -> str:
+        return f"{cls.__name__} {number}"
+
+
 async def main(log: EffectLog, shop: Shop) -> None:
+    Orders.place("1")  # must fail: wrong type
+    await log.enqueue(Orders.place)  # must fail: an argument is missing
+    await log.enqueue(Orders.place, 1, 2)  # must fail: one too many
     charge("A")  # must fail: an argument is missing
     charge("A", "3")  # must fail: wrong type
     charge("A", cent=3)  # must fail: misspelt

@@ -43,6 +43,39 @@ class Shop:
         return item.encode()
 
 
+class Orders:
+    @classmethod
+    @durable_task
+    async def class_below(cls, number: int) -> str:
+        return f"{cls.__name__} {number}"
+
+    @durable_task
+    @classmethod
+    def class_above(cls, number: int) -> bytes:
+        return cls.__name__.encode() * number
+
+    @staticmethod
+    @durable_task
+    def static_below(number: int) -> int:
+        return number
+
+    @durable_task(concurrency=1)
+    @staticmethod
+    async def static_above(number: int) -> float:
+        return number / 2
+
+
+async def on_classes(log: EffectLog) -> None:
+    assert_type(await log.enqueue(Orders.class_below, 1), Run[str])
+    assert_type(await log.enqueue(Orders.class_above, number=1), Run[bytes])
+    assert_type(await log.enqueue(Orders.static_below, 1), Run[int])
+    assert_type(await log.run(Orders.static_above.with_options(delay=1), 1), float)
+    assert_type(await Orders.class_below(1), str)
+    assert_type(Orders.class_above(1), bytes)
+    assert_type(Orders.static_below(1), int)
+    assert_type(await Orders.static_above(1), float)
+
+
 async def main(log: EffectLog) -> None:
     run = await log.enqueue(fulfil, "A", 3)
     assert_type(run, Run[str])
