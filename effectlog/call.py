@@ -81,6 +81,8 @@ class Turn:
         self.waiting_since: float | None = None
         self.asked = 0
         self.unknown_since: float | None = None
+        self.look_up_error = ""
+        """What the last look-up raised, if it did."""
         self.dead_since: float | None = None
 
     @property

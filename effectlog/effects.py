@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from effectlog import context
+from effectlog.asking import Question
 from effectlog.callables import is_async, plain, qualified_name, refuse_generator, refuse_uncallable
 from effectlog.codec import return_annotation
 from effectlog.context import Request, place
@@ -106,6 +107,7 @@ def effect(
             policy=_policy(function, in_doubt, contract),
             declared_doubt=in_doubt is not None,
             look_up=in_doubt if callable(in_doubt) else None,
+            question=_question(function, in_doubt),
             lookup_budget=_budget(lookup_budget, function),
             destination=contract,
             destination_json=json.dumps(contract.to_json()) if contract else None,
@@ -135,7 +137,7 @@ class _Caller:
         self.spec = spec
         self._function = function
         first = next(iter(inspect.signature(function).parameters), None)
-        self._takes_self = first in ("self", "cls") and "." in getattr(function, "__qualname__", "")
+        self._takes_self = _takes_self(function)
         self._binder = Binder(function, skip_first=self._takes_self)
         self._binder.require(spec.ignore, "ignore=", spec.name)
         names = list(inspect.signature(function).parameters)
@@ -156,16 +158,15 @@ class _Caller:
     def _bind(self, wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> EffectCall:
         if self._takes_self and instance is None and args and getattr(wrapped, "__self__", None) is None:
             # Python 3.13's classmethod hands the class over as an ordinary first argument.
-            instance, bound = args[0], args[1:]
-        else:
-            bound = args
-        arguments = self._binder.bind(bound, kwargs)
+            instance, args = args[0], args[1:]
+            wrapped = partial(wrapped, instance)
+        arguments = self._binder.bind(args, kwargs)
         given = fingerprints(arguments, self.spec.ignore, owner=self.spec.name)
         if self._takes_self and self._first is not None:
             arguments = {self._first: instance, **arguments}
         return EffectCall(
             self.spec,
-            self._template.render(arguments, bound, kwargs),
+            self._template.render(arguments, args, kwargs),
             given,
             self._default_fingerprints,
             wrapped,
@@ -243,6 +244,20 @@ def _policy(function: Any, in_doubt: Any, destination: Destination | None) -> Po
     raise ConfigurationError(
         f"effect {qualified_name(function)}: in_doubt={in_doubt!r} is not 'resend', 'hold' or a look-up function"
     )
+
+
+def _takes_self(function: Callable[..., Any]) -> bool:
+    first = next(iter(inspect.signature(function).parameters), None)
+    return first in ("self", "cls") and "." in getattr(function, "__qualname__", "")
+
+
+def _question(function: Any, look_up: Any) -> Question | None:
+    """How the look-up is asked, if there is one."""
+    if not callable(look_up):
+        return None
+    refuse_generator(look_up, f"effect {qualified_name(function)}: in_doubt=")
+    inner = plain(function)
+    return Question(qualified_name(function), look_up, inner, Binder(inner, skip_first=_takes_self(inner)))
 
 
 def _types(given: Any) -> tuple[type[BaseException], ...]:

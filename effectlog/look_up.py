@@ -13,6 +13,7 @@ from effectlog import doubt
 from effectlog.attempt import Ending
 from effectlog.codec import convert
 from effectlog.errors import DecodingError, EncodingError
+from effectlog.failure import describe
 from effectlog.model import Applied, NotApplied, Unknown
 from effectlog.steps import Ask, AskDead, Commit, Sleep
 
@@ -56,7 +57,8 @@ def look_up(turn: Turn, effect: EffectRow) -> Steps:
             turn.unknown_since = turn.unknown_since or asked_at
             waited = time.monotonic() - turn.unknown_since
             if waited >= turn.spec.lookup_budget:
-                turn.hold(f"its look-up could not tell for {waited:.0f} s")
+                why = f"; it failed with {turn.look_up_error}" if turn.look_up_error else ""
+                turn.hold(f"its look-up could not tell for {waited:.0f} s{why}")
             pause = doubt.look_up_again(turn.asked, retry_after)
             yield Sleep(turn.attempt, min(pause, max(0.05, turn.spec.lookup_budget - waited)))
 
@@ -81,17 +83,21 @@ def _worth_of_a_miss(turn: Turn, effect: EffectRow) -> Steps:
 
 def _ask(turn: Turn, effect: EffectRow) -> Steps:
     assert turn.spec.look_up is not None  # noqa: S101 - its policy says so
+    assert turn.spec.question is not None  # noqa: S101 - as above
     request, call = turn.request_scope(effect), turn.call
     timeout = max(_SHORTEST_ANSWER, turn.spec.lookup_budget)
+    turn.look_up_error = ""
     try:
-        answer = yield Ask(request, turn.spec.look_up, call.args, call.kwargs, timeout)
+        args, kwargs = turn.spec.question.arguments(call.instance, call.args, call.kwargs)
+        answer = yield Ask(request, turn.spec.look_up, args, kwargs, timeout)
     except Exception as error:
+        problem = describe(error)
+        turn.look_up_error = f"{problem.type}: {problem.message}"
         logger.warning(
-            "effectlog: the look-up for effect %r of run %s failed, so it can't tell: %s: %s",
+            "effectlog: the look-up for effect %r of run %s failed, so it can't tell: %s",
             call.key,
             turn.attempt.run_id,
-            type(error).__qualname__,
-            error,
+            turn.look_up_error,
             extra=turn.extra,
         )
         return Unknown()

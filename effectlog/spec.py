@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import inspect
     from collections.abc import Callable
 
+    from effectlog.asking import Question
     from effectlog.contract import Destination
     from effectlog.keys import KeyTemplate
     from effectlog.model import Policy
@@ -47,6 +48,8 @@ class EffectSpec(Struct, frozen=True):
     declared_doubt: bool = False
     """``in_doubt=`` was given, so the policy is its author's and not the default."""
     look_up: Callable[..., Any] | None = None
+    question: Question | None = None
+    """What the look-up is called with."""
     lookup_budget: float = 300.0
     destination: Destination | None = None
     destination_json: str | None = None
