@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
 from effectlog.ledger import runs as run_rules
-from effectlog.store import mapping
 from effectlog.store.postgres_errors import is_unstorable
+from effectlog.store.whole_runs import claimed_runs, whole_runs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -57,7 +57,7 @@ async def _take(batch: Batch, command: c.Claim, found: list[str]) -> list[Stored
     # Nothing can be recorded of a run before its first attempt.
     again = [run.id for run in claimed if run.attempt > 1]
     history = [await _read(batch, part, again) for part in ("load_attempts", "load_journal")]
-    return mapping.claimed_runs(claimed, first, payloads, *history)
+    return claimed_runs(claimed, first, payloads, *history)
 
 
 async def _read(batch: Batch, statement: str, run_ids: list[str]) -> list[tuple[Any, ...]]:
@@ -153,4 +153,4 @@ async def load_whole(fetch: Callable[..., Awaitable[list[Any]]], run_ids: Sequen
         return []
     wanted = list(run_ids)
     parts = ("load_runs", "load_payloads", "load_attempts", "load_journal")
-    return mapping.whole_runs(run_ids, *[map(tuple, await fetch(part, wanted)) for part in parts])
+    return whole_runs(run_ids, *[map(tuple, await fetch(part, wanted)) for part in parts])

@@ -18,6 +18,7 @@ from effectlog.ledger.pages import Needs, Pages, needs
 from effectlog.store import mapping
 from effectlog.store.sqlite_rows import write_rows
 from effectlog.store.statements import statements
+from effectlog.store.whole_runs import claimed_runs, whole_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -176,7 +177,7 @@ def _take(
     # Nothing can be recorded of a run before its first attempt.
     again = [run.id for run in claimed if run.attempt > 1]
     history = [_rows(connection, part, again) if again else [] for part in ("load_attempts", "load_journal")]
-    return mapping.claimed_runs(claimed, first, payloads, *history)
+    return claimed_runs(claimed, first, payloads, *history)
 
 
 def _take_apart(
@@ -287,7 +288,7 @@ def load_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[St
     if not run_ids:
         return []
     parts = ("load_runs", "load_payloads", "load_attempts", "load_journal")
-    return mapping.whole_runs(run_ids, *(_rows(connection, part, run_ids) for part in parts))
+    return whole_runs(run_ids, *(_rows(connection, part, run_ids) for part in parts))
 
 
 def as_json(values: Iterable[Any]) -> str:
