@@ -24,9 +24,10 @@ from effectlog.errors import (
 )
 from effectlog.events import payload_parameter
 from effectlog.keys import KeyTemplate, check_name, fingerprints, new_run_id
+from effectlog.registry import registered
 from effectlog.rows import NewRun
 from effectlog.run import Run
-from effectlog.tasks import options_of, registered, spec_of
+from effectlog.tasks import options_of, spec_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence

@@ -18,10 +18,11 @@ from effectlog.errors import ConfigurationError
 from effectlog.inline import run_here
 from effectlog.lease import Owner, checked_heartbeat
 from effectlog.model import RunState
+from effectlog.registry import registered
 from effectlog.run import Run
 from effectlog.store.protocol import RunFilter
 from effectlog.stores import resolve_store
-from effectlog.tasks import registered, spec_of
+from effectlog.tasks import spec_of
 from effectlog.within import Within
 from effectlog.worker import Worker
 

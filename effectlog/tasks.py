@@ -24,6 +24,7 @@ from effectlog.codec import return_annotation
 from effectlog.errors import ConfigurationError
 from effectlog.events import check_subscriber
 from effectlog.keys import KeyTemplate, check_name
+from effectlog.registry import register
 from effectlog.retry import Retry
 from effectlog.spec import Annotation, TaskSpec
 from effectlog.wrapping import BoundFunctionWrapper, FunctionWrapper
@@ -319,28 +320,6 @@ def _task_name(task: Any, of: str) -> str | None:
             ) from None
         return task.spec.name
     raise ConfigurationError(f"task {of}: on_dead= names a durable task, not {type(task).__qualname__}")
-
-
-# --- the registry --------------------------------------------------------------------------------
-
-_registry: dict[str, TaskSpec] = {}
-
-
-def register(spec: TaskSpec) -> None:
-    """Make a task known in this process. The same definition may come again, as on a reload."""
-    known = _registry.get(spec.name)
-    if known is not None and known.source != spec.source:
-        raise ConfigurationError(
-            f"two functions are named {spec.name!r} as tasks, {known.source} and {spec.source}; give one of them "
-            f"another name="
-        )
-    _registry[spec.name] = spec
-
-
-def registered() -> dict[str, TaskSpec]:
-    """The tasks known in this process, by stored name, aliases included."""
-    found = {alias: spec for spec in _registry.values() for alias in spec.aliases}
-    return {**found, **_registry}
 
 
 def _unbound(task: Any) -> Any:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from effectlog.errors import ConfigurationError
-from effectlog.tasks import registered, spec_of
+from effectlog.registry import registered
+from effectlog.tasks import spec_of
 
 
 def load(module: str) -> Any:

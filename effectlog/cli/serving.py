@@ -10,7 +10,7 @@ from effectlog.cli.loading import load
 from effectlog.cli.opening import open_log, run
 from effectlog.cli.options import store_option
 from effectlog.errors import ConfigurationError
-from effectlog.tasks import registered
+from effectlog.registry import registered
 
 
 @click.command()

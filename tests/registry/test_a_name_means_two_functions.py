@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from effectlog import ConfigurationError, EffectLog, durable_task
-from effectlog.tasks import registered
+from effectlog.registry import registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
