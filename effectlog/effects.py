@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from effectlog import context
 from effectlog.asking import Question
 from effectlog.callables import is_async, plain, qualified_name, refuse_generator, refuse_uncallable
+from effectlog.checks import error_types, seconds
 from effectlog.codec import return_annotation
 from effectlog.context import Request, place
 from effectlog.errors import ConfigurationError, EffectLogWarning
@@ -108,15 +109,17 @@ def effect(
             declared_doubt=in_doubt is not None,
             look_up=in_doubt if callable(in_doubt) else None,
             question=_question(function, in_doubt),
-            lookup_budget=_budget(lookup_budget, function),
+            lookup_budget=_seconds(
+                lookup_budget, "lookup_budget", function, more="; 0 holds at the first Unknown"
+            ),
             destination=contract,
             destination_json=json.dumps(contract.to_json()) if contract else None,
             retry=retry,
-            timeout=_seconds(timeout, function),
+            timeout=None if timeout is None else _seconds(timeout, "timeout", function, positive=True),
             # Whatever leaves the function before the commit leaves nothing behind.
-            not_applied=(BaseException,) if transactional else _types(not_applied),
+            not_applied=(BaseException,) if transactional else _types(not_applied, "not_applied", function),
             transactional=transactional,
-            final=_types(final),
+            final=_types(final, "final", function),
             ignore=frozenset((ignore,) if isinstance(ignore, str) else ignore),
         )
         if contract is not None:
@@ -260,21 +263,9 @@ def _question(function: Any, look_up: Any) -> Question | None:
     return Question(qualified_name(function), look_up, inner, Binder(inner, skip_first=_takes_self(inner)))
 
 
-def _types(given: Any) -> tuple[type[BaseException], ...]:
-    return given if isinstance(given, tuple) else (given,)
+def _types(given: Any, option: str, function: Any) -> tuple[type[BaseException], ...]:
+    return error_types(given, f"effect {qualified_name(function)}: {option}=")
 
 
-def _budget(seconds: float, function: Any) -> float:
-    if not seconds >= 0:
-        raise ConfigurationError(
-            f"{qualified_name(function)}: lookup_budget={seconds!r}; give seconds, 0 to hold at the first Unknown"
-        )
-    return seconds
-
-
-def _seconds(timeout: float | None, function: Any) -> float | None:
-    if timeout is not None and not timeout > 0:
-        raise ConfigurationError(
-            f"{qualified_name(function)}: timeout={timeout!r}; give seconds greater than 0, or None"
-        )
-    return timeout
+def _seconds(given: Any, option: str, function: Any, *, positive: bool = False, more: str = "") -> float:
+    return seconds(given, f"effect {qualified_name(function)} ({option}", positive=positive, more=more)

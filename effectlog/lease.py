@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 from effectlog import commands as c
 from effectlog.attempt import Ending
+from effectlog.checks import seconds
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.standstill import INTERVAL, Pulse
 
@@ -28,11 +29,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("effectlog")
 
 
+SHORTEST_LEASE = 0.05
+"""Seconds. Real ones are far longer; this only keeps out those that can't work anywhere."""
+
+
 def checked_heartbeat(lease: float, heartbeat: float | None) -> float:
     """The seconds between two renewals. Raises ConfigurationError for a lease or heartbeat that can't work."""
-    if not lease > 0:
-        raise ConfigurationError(f"EffectLog(lease={lease!r}): give seconds greater than 0")
-    beat = lease / 3 if heartbeat is None else heartbeat
+    if seconds(lease, "EffectLog(lease", positive=True) < SHORTEST_LEASE:
+        raise ConfigurationError(
+            f"EffectLog(lease={lease!r}): give at least {SHORTEST_LEASE:g} s; a renewal is a durable commit, and a "
+            f"shorter lease lapses while a healthy owner waits for it, so that runs are executed twice"
+        )
+    beat = lease / 3 if heartbeat is None else seconds(heartbeat, "EffectLog(heartbeat", positive=True)
     if not 0 < beat <= lease / 2:
         raise ConfigurationError(
             f"EffectLog(lease={lease:g}, heartbeat={beat:g}): the heartbeat must be at most half of the lease "

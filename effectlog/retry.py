@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from effectlog.checks import CENTURY, error_types
 from effectlog.errors import ConfigurationError
 
 
@@ -42,13 +43,11 @@ class Retry:
                     f"Retry({name}={getattr(self, name)!r}): give a whole number from {least} on"
                 )
         for name, at_least in (("delay", 0.0), ("backoff", 1.0), ("max_delay", 0.0), ("jitter", 0.0)):
-            if not getattr(self, name) >= at_least:
-                raise ConfigurationError(
-                    f"Retry({name}={getattr(self, name)!r}): give a number from {at_least:g} on"
-                )
-        single: object = self.give_up_on
-        if isinstance(single, type):
-            object.__setattr__(self, "give_up_on", (single,))
+            given = getattr(self, name)
+            if not isinstance(given, int | float) or not given >= at_least:
+                raise ConfigurationError(f"Retry({name}={given!r}): give a number from {at_least:g} on")
+        give_up_on = error_types(self.give_up_on, "Retry(give_up_on=)")
+        object.__setattr__(self, "give_up_on", give_up_on)
 
     def delay_after(self, errors: int) -> float:
         """Seconds to wait after the ``errors``-th error; at least the declared delay, never less."""
@@ -56,7 +55,7 @@ class Retry:
             base = min(self.delay * self.backoff ** (errors - 1), self.max_delay)
         except OverflowError:
             base = self.max_delay
-        return base * (1.0 + self.jitter * random.random())  # noqa: S311 - spreads load, guards nothing
+        return min(base * (1.0 + self.jitter * random.random()), CENTURY)  # noqa: S311 - spreads load, guards nothing
 
     def longest_wait(self) -> float:
         """Seconds of delay before the last try, if every try before it fails and every delay is at its longest."""

@@ -24,6 +24,7 @@ LEAVES = {
     "effectlog.commands",
     "effectlog.errors",
     "effectlog.retry",
+    "effectlog.checks",
     "effectlog.clock",
     "effectlog.contract",
     "effectlog.spec",

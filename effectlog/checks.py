@@ -1,0 +1,42 @@
+"""Values that callers give, refused where they are given: seconds, and types of exceptions.
+
+Leaf module, pure. The invariant: what passes here can be added to a clock, stored, and compared by every store.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from effectlog.errors import ConfigurationError
+
+CENTURY = 100 * 365.25 * 86_400.0
+"""Seconds: no due time, age or limit is longer, so that every sum is a moment that can be stored."""
+
+
+def seconds(given: Any, what: str, *, positive: bool = False, more: str = "") -> float:
+    """The given number of seconds, or timedelta, as seconds.
+
+    ``what`` names it as the caller wrote it, as in ``"purge(older_than"``. Raises ConfigurationError for what is no
+    number, negative, not a number, or more than a century; with ``positive`` for 0 too. ``more`` ends the advice.
+    """
+    number = given.total_seconds() if isinstance(given, timedelta) else given
+    if isinstance(number, int | float) and not isinstance(number, bool):
+        least_met = number > 0 if positive else number >= 0
+        if least_met and number <= CENTURY:
+            return float(number)
+    least = "greater than 0" if positive else "from 0 on"
+    raise ConfigurationError(
+        f"{what}={given!r}): give seconds as a number {least}, or a timedelta, and at most a century{more}"
+    )
+
+
+def error_types(given: Any, what: str) -> tuple[type[BaseException], ...]:
+    """One exception type or a tuple or list of them, as a tuple; ConfigurationError for anything else."""
+    types = tuple(given) if isinstance(given, tuple | list) else (given,)
+    for kind in types:
+        if not isinstance(kind, type) or BaseException not in kind.__mro__:
+            raise ConfigurationError(
+                f"{what}: {kind!r} is no exception type; give a class such as ValueError, or a tuple of classes"
+            )
+    return types

@@ -1,0 +1,58 @@
+"""A declaration that can't work is refused where it is written, with what would be accepted."""
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from effectlog import ConfigurationError, EffectLog, Retry, effect
+from effectlog.clients.failures import NOT_SENT_HTTPX
+
+ANY: Any = "a text where something else is wanted"
+
+
+def send(to: str) -> None: ...
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "not_applied of no type": (lambda: effect("k", not_applied=(ANY,))(send), "not_applied=.*exception type"),
+    "not_applied of no exception": (
+        lambda: effect("k", not_applied=int)(send),
+        "not_applied=.*exception type",
+    ),  # type: ignore[type-var]
+    "final of no type": (lambda: effect("k", final=ANY)(send), "final=.*exception type"),
+    "final of an instance": (lambda: effect("k", final=(ValueError(),))(send), "final=.*exception type"),  # type: ignore[arg-type]
+    "give_up_on of no type": (lambda: Retry(give_up_on=(ANY,)), "give_up_on=.*exception type"),
+    "retry delay as text": (lambda: Retry(delay=ANY), "delay=.*number"),
+    "retry delay not a number": (lambda: Retry(delay=math.nan), "delay=.*number"),
+    "timeout as text": (lambda: effect("k", timeout=ANY)(send), "timeout=.*seconds"),
+    "timeout not a number": (lambda: effect("k", timeout=math.nan)(send), "timeout=.*seconds"),
+    "timeout endless": (lambda: effect("k", timeout=math.inf)(send), "timeout=.*seconds"),
+    "budget below 0": (lambda: effect("k", lookup_budget=-1)(send), "lookup_budget=.*seconds"),
+    "budget as text": (lambda: effect("k", lookup_budget=ANY)(send), "lookup_budget=.*seconds"),
+    "lease as text": (lambda: EffectLog("x.db", lease=ANY), "lease=.*seconds"),
+    "lease not a number": (lambda: EffectLog("x.db", lease=math.nan), "lease=.*seconds"),
+    "lease too short to be kept": (lambda: EffectLog("x.db", lease=0.001), r"lease=.*at least 0\.05 s"),
+    "heartbeat as text": (lambda: EffectLog("x.db", heartbeat=ANY), "heartbeat=.*seconds"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_it_is_refused_with_advice(what: str) -> None:
+    declare, advice = REFUSED[what]
+    with pytest.raises(ConfigurationError, match=advice):
+        declare()
+
+
+def test_what_is_meant_is_accepted() -> None:
+    errors: Any = [OSError, NOT_SENT_HTTPX]
+    effect(
+        "k", name="sane", not_applied=errors, final=ValueError, timeout=timedelta(seconds=3), lookup_budget=0
+    )(send)  # type: ignore[arg-type]
+    assert Retry(give_up_on=OSError).give_up_on == (OSError,)  # type: ignore[arg-type]
+
+
+def test_a_retry_without_a_longest_delay_stays_a_moment_that_can_be_stored() -> None:
+    assert Retry(max_delay=math.inf, backoff=10.0).delay_after(5_000) < 101 * 366 * 86_400
