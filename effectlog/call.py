@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from effectlog import commands as c
 from effectlog import doubt
 from effectlog.attempt import Ending
-from effectlog.codec import convert
 from effectlog.context import Request
 from effectlog.errors import (
-    DecodingError,
     EffectHeld,
     EffectLogError,
     EncodingError,
@@ -27,10 +25,10 @@ from effectlog.failure import declared_failure, describe
 from effectlog.journal import Answer, answer
 from effectlog.keys import operation_id
 from effectlog.lease import trusted_until
-from effectlog.ledger.evidence import is_late_outcome
 from effectlog.look_up import look_up
 from effectlog.model import ErrorInfo
 from effectlog.outlasting import check_task
+from effectlog.replay import replay
 from effectlog.request_error import after_error, awaitable_error
 from effectlog.rows import RequestClock
 from effectlog.steps import Commit, Invoke, Join, Sleep, block, drive
@@ -102,7 +100,7 @@ class Turn:
                 case Answer.REPLAY if effect is not None:
                     self.attempt.warn_repeated(self.call)
                     self.attempt.observer.replayed(effect)
-                    return self._replay(effect)
+                    return replay(self.attempt, self.call, effect)
                 case Answer.RERAISE if effect is not None:
                     error = effect.error or ErrorInfo("", "it failed for good")
                     self.attempt.observer.replayed(effect)
@@ -121,53 +119,6 @@ class Turn:
             done, value = yield from self._request()
             if done:
                 return value
-
-    # --- from the journal ----------------------------------------------------------------------
-
-    def _replay(self, effect: EffectRow) -> Any:
-        if effect.result is None:
-            raise EncodingError(
-                f"effect {self.call.key!r} of run {self.attempt.run_id} was completed, but its result could not be "
-                f"stored: {effect.result_error}. It is not sent again; supply the value with "
-                f"'effectlog resolve {self.attempt.run_id} {self.call.key} --applied JSON --by YOU'",
-                path="result",
-                type_name="",
-            )
-        try:
-            value = self.attempt.codec.decode(effect.result, self.spec.returns.value)
-        except DecodingError as error:
-            if error.damaged:
-                raise self._unreadable(error) from error
-            # Another process may know the class: the run goes back and no attempt is used.
-            self.attempt.refuse(
-                f"the recorded result of effect {self.call.key!r} can't be read here: {error}",
-            )
-            raise self.attempt.signal() from error
-        return self._as_declared(effect, value)
-
-    def _unreadable(self, error: DecodingError) -> DecodingError:
-        return DecodingError(
-            f"the recorded result of effect {self.call.key!r} of run {self.attempt.run_id} is damaged in the store, and "
-            f"the effect is not sent again: {error}",
-            path=error.path,
-            type_name=error.type_name,
-            damaged=True,
-        )
-
-    def _as_declared(self, effect: EffectRow, value: Any) -> Any:
-        """Whoever resolved it may not have had this code at hand to convert the value by."""
-        if effect.resolved_by is None or is_late_outcome(effect.resolved_by):
-            return value
-        try:
-            return convert(value, self.spec.returns.value)
-        except DecodingError as error:
-            raise DecodingError(
-                f"effect {self.call.key!r} of run {self.attempt.run_id} was resolved by {effect.resolved_by} with a value "
-                f"that {self.spec.name} is not declared to return: {error}; change the declaration, then "
-                f"'effectlog retry {self.attempt.run_id}'",
-                path=error.path,
-                type_name=error.type_name,
-            ) from error
 
     def _answer_doubt(self, effect: EffectRow) -> Steps:
         """Deal with an earlier request without an outcome; True if another may be sent now."""
