@@ -153,7 +153,7 @@ class Claimer:
             self._leases_at = min(self._leases_at, now + LEASE_INTERVAL)
         ended = await self._takeovers.end(gone)
         self._owners_changed |= bool(ended or dead)
-        for owner in () if self._takeovers.under_way else dead:
+        for owner in () if self._takeovers.unfinished else dead:
             # Forgotten sooner, it would not count as dead any more where its run is still to be had.
             await self._engine.read(self._engine.store.liveness.forget(owner))
         return ended

@@ -187,6 +187,17 @@ class Engine:
             return await self.store.renew(command)
         return (await self.commit(command, until=until))[0]
 
+    async def commit_beside(self, *commands: Command) -> list[Outcome]:
+        """As ``commit``, on the engine's loop, and beside all other traffic where the store can do that.
+
+        There a run that somebody keeps locked holds nobody up: its command comes back as busy.
+        """
+        if not isinstance(self.store, Concurrent):
+            return await self.commit(*commands)
+        outcomes = await self.store.apply(commands)
+        self._notify()
+        return outcomes
+
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run a coroutine on the engine's loop, such as one of the store's reads."""
         guarded = self._answered(coroutine)

@@ -138,7 +138,7 @@ class _Inline:
         while (await self._engine.read(self._engine.store.states([run_id]))).get(run_id) is RunState.RUNNING:
             gone = await self._engine.read(self._find_gone(run_id))
             if gone is not None:
-                await end_gone(self._engine, gone)
+                await end_gone(self._engine, [gone])
                 return
             await asyncio.sleep(_LOOK_INTERVAL)
 

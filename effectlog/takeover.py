@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,13 +12,14 @@ from msgspec import Struct
 from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.ending import dead_letter_run
+from effectlog.entries import is_busy
 from effectlog.errors import StoreClosed, StoreError
 from effectlog.lease import stood_still
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 from effectlog.store.protocol import RUN_LOCKED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from effectlog.codec import Codec
     from effectlog.engine import Engine
@@ -53,77 +55,97 @@ class Gone(Struct, frozen=True):
         telemetry.taken_over(self.run, self.reason, self.command, moved)
 
 
-async def end_gone(engine: Engine, gone: Gone) -> None:
-    """End the attempt. One that somebody else has ended is left alone, and one that somebody keeps locked for now."""
+async def end_gone(engine: Engine, gone: Sequence[Gone]) -> frozenset[str]:
+    """End these attempts; one that somebody else has ended is left alone. Gives the runs that somebody keeps locked."""
     try:
-        (outcome,) = await engine.commit(gone.command)
+        outcomes = await engine.read(engine.commit_beside(*(one.command for one in gone)))
     except StoreError as error:
         if getattr(error, "reason", "") != RUN_LOCKED:
             raise
-        logger.warning(
-            "effectlog: run %s of %s can't be taken over yet: %s",
-            gone.run.id,
-            gone.run.task,
-            error,
-            extra={"run_id": gone.run.id, "task": gone.run.task},
-        )
-    else:
+        return frozenset(one.run.id for one in gone)
+    pairs = list(zip(gone, outcomes, strict=True))
+    for one, outcome in pairs:
         if isinstance(outcome, c.RunMoved):
-            gone.tell(outcome)
+            one.tell(outcome)
+    return frozenset(one.run.id for one, outcome in pairs if is_busy(outcome))
 
 
 class Takeovers:
-    """Ends attempts one beside the other, so that a run which somebody keeps locked delays nobody else.
+    """Ends the attempts of gone owners; what can't be ended keeps neither other takeovers nor claims waiting.
 
-    ``over`` is called after each one that took longer than its caller waited.
+    ``over`` is called after a takeover that took longer than its caller waited.
     """
 
     def __init__(self, engine: Engine, over: Callable[[], None]) -> None:
         self._engine = engine
         self._over = over
-        self._under_way: dict[str, asyncio.Task[None]] = {}
+        self._under_way: dict[str, asyncio.Task[bool]] = {}
+        self._locked: set[str] = set()
+        self._refused: dict[str, float] = {}
+        """Runs that the store refused to change, with the time of the next try."""
 
     @property
-    def under_way(self) -> bool:
-        """Some are not ended yet."""
-        return bool(self._under_way)
+    def unfinished(self) -> bool:
+        """There are runs of gone owners that could not be ended yet."""
+        return bool(self._under_way or self._locked or self._refused)
 
     async def end(self, gone: Sequence[Gone]) -> bool:
-        """Begin to end those that are not under way, and wait for a moment; True if some may have been ended."""
-        new = [one for one in gone if one.run.id not in self._under_way]
+        """Begin to end those that are not under way, and wait for a moment; True if some were ended."""
+        now = time.monotonic()
+        self._refused = {run_id: again for run_id, again in self._refused.items() if again > now}
+        new = [one for one in gone if one.run.id not in self._under_way.keys() | self._refused.keys()]
         if not new:
             return False
-        ending = {one.run.id: asyncio.create_task(self._end(one)) for one in new}
-        self._under_way |= ending
-        done, late = await asyncio.wait(ending.values(), timeout=PROMPT)
-        for task in late:
+        task = asyncio.create_task(self._end(new))
+        self._under_way |= dict.fromkeys((one.run.id for one in new), task)
+        done, _ = await asyncio.wait({task}, timeout=PROMPT)
+        if not done:
             task.add_done_callback(self._ended_late)
-        errors = [error for task in done if (error := task.exception()) is not None]
-        if errors:
-            raise errors[0]
-        return bool(done)
+            return False
+        return task.result()
 
-    async def _end(self, gone: Gone) -> None:
+    async def _end(self, gone: Sequence[Gone]) -> bool:
+        runs = {one.run.id for one in gone}
         try:
-            await end_gone(self._engine, gone)
+            locked = await end_gone(self._engine, gone)
+            self._tell_locked(one for one in gone if one.run.id in locked - self._locked)
+            self._locked = (self._locked - runs) | locked
+            return len(locked) < len(gone)
         except StoreError as error:
             if error.transient or isinstance(error, StoreClosed):
                 raise
-            logger.error(  # noqa: TRY400 - the store's words are what counts here
-                "effectlog: run %s of %s can't be taken over: %s", gone.run.id, gone.run.task, error
-            )
-            await asyncio.sleep(_AGAIN)
+            return await self._end_apart(gone, error)
         finally:
-            del self._under_way[gone.run.id]
+            for run_id in runs:
+                self._under_way.pop(run_id, None)
 
-    def _ended_late(self, task: asyncio.Task[None]) -> None:
+    async def _end_apart(self, gone: Sequence[Gone], error: StoreError) -> bool:
+        """Something was refused for good, such as a damaged row: the others must not stay with it."""
+        if len(gone) > 1:
+            return any([await self._end([one]) for one in gone])
+        run = gone[0].run
+        logger.error("effectlog: run %s of %s can't be taken over: %s", run.id, run.task, error)
+        self._refused[run.id] = time.monotonic() + _AGAIN
+        return False
+
+    def _tell_locked(self, gone: Iterable[Gone]) -> None:
+        for one in gone:
+            logger.warning(
+                "effectlog: run %s of %s can't be taken over yet: its row is kept locked by somebody else's open "
+                "transaction; find the session that is idle in a transaction and end it",
+                one.run.id,
+                one.run.task,
+                extra={"run_id": one.run.id, "task": one.run.task},
+            )
+
+    def _ended_late(self, task: asyncio.Task[bool]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.warning("effectlog: a takeover failed and is tried again: %s", error)
         self._over()
 
     def stop(self) -> None:
         """Wait for none any more; what was handed in is done all the same."""
-        for task in self._under_way.values():
+        for task in set(self._under_way.values()):
             task.cancel()
 
 

@@ -37,7 +37,7 @@ async def test_a_storm_of_cancellations(open_store: OpenStore, postgres_url: str
 
     for _ in range(20):
         await asyncio.gather(*(one(number) for number in range(20)))
-    await store._shield.settle(10)
+    await store._shield.settle(40)
     assert store._users.lent == 0
     assert 1 <= store._users.idle <= 3
     together = await asyncio.gather(*(do(store, create(new_run("after"))) for _ in range(30)))
