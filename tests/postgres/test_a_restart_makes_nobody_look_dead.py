@@ -80,7 +80,7 @@ async def test_a_lock_that_this_server_never_saw_proves_nothing(server: Server, 
 
 
 async def test_nobody_spins_while_the_server_is_down(server: Server, postgres_schema: str) -> None:
-    store = PostgresStore(server.url, schema=postgres_schema, patience=0.5)
+    store = PostgresStore(server.url, schema=postgres_schema, patience=3.0)
     await store.open()
     session = store._session
     assert session is not None
