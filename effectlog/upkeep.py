@@ -31,6 +31,7 @@ PURGE_BATCH = 500
 _SMALLEST_BATCH = 20
 _BATCH_SECONDS = 0.05
 """How long a batch should take: a claim may have to wait for one. Runs with many effects make it fewer runs."""
+_REST = 3
 FIRST_LOOK = 1.0
 """Seconds that the first sign of life waits for the first look for work."""
 UPKEEP_INTERVAL = 60.0
@@ -45,7 +46,8 @@ async def purge(
 ) -> AsyncIterator[int]:
     """Remove runs that ended ``older_than`` seconds ago, each whole; yields how many each batch removed.
 
-    Between two batches others get as long for their writes as the batch took. It may be stopped or killed at any
+    Between two batches others get three times as long for their writes as the batch took: who waits for the write
+    lock looks for it now and then, and must not find it taken again and again. It may be stopped or killed at any
     time: the next one goes on where it was.
     """
     limit = PURGE_BATCH
@@ -57,7 +59,7 @@ async def purge(
         yield count
         if count < limit:
             return
-        await asyncio.sleep(took)
+        await asyncio.sleep(_REST * took)
         limit = max(_SMALLEST_BATCH, min(PURGE_BATCH, int(limit * _BATCH_SECONDS / took)))
 
 
