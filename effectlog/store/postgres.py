@@ -18,7 +18,8 @@ from effectlog.model import RunState
 from effectlog.store import mapping, postgres_schema, postgres_within
 from effectlog.store.borrowing import refuse_awaited, without_waiting
 from effectlog.store.postgres_applier import Applier
-from effectlog.store.postgres_batch import LEASE_CLOCK
+from effectlog.store.postgres_apply import Aside, apply_batch
+from effectlog.store.postgres_batch import LEASE_CLOCK, Batch
 from effectlog.store.postgres_claims import load_whole
 from effectlog.store.postgres_clock import ServerClock
 from effectlog.store.postgres_commits import Commits, Work
@@ -30,6 +31,7 @@ from effectlog.store.postgres_liveness import PostgresLiveness
 from effectlog.store.postgres_session import Session
 from effectlog.store.postgres_url import checked_schema, parse_url
 from effectlog.store.protocol import Due, RunFilter, WorkerRow
+from effectlog.store.rehearsal import StageOn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from effectlog.clock import Clock
     from effectlog.rows import RunRow, StoredRun
+    from effectlog.store.rehearsal import Stage
 
 T = TypeVar("T")
 
@@ -246,6 +249,23 @@ class PostgresStore:
     async def set_mark(self, mark: str) -> None:
         await self._write_one("save_mark", mark)
 
+    async def rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
+        """Run ``use`` in one transaction, on a connection of its own, that is rolled back."""
+        return await self._call(self._rehearse(use))
+
+    async def _rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
+        async with self._probe() as connection:
+
+            async def apply(commands: Sequence[c.Command]) -> list[c.Outcome]:
+                batch = Batch(connection, self._sql, self._schema)
+                return await apply_batch(batch, commands, Aside(), verify_dead=False)
+
+            await connection.execute("BEGIN")
+            try:
+                return await use(StageOn(self._clock, apply, lambda ids: self._whole(connection, ids)))
+            finally:
+                await connection.execute("ROLLBACK")
+
     async def apply_within(self, transaction: Any, commands: Sequence[c.Command]) -> list[c.Outcome]:
         """Apply inside the caller's own open transaction: seen when it commits, gone if it rolls back.
 
@@ -332,6 +352,10 @@ class PostgresStore:
     async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
         rows = await self._rows("lapsed", LEASE_CLOCK, sorted(dead_owners))
         return list(mapping.readable(mapping.run_from, map(tuple, rows)))
+
+    async def next_lapse(self) -> float | None:
+        ((seconds,),) = await self._rows("next_lapse", LEASE_CLOCK)
+        return None if seconds is None else float(seconds)
 
     async def subscriptions(self, event: str) -> list[c.Subscription]:
         return [c.Subscription(*row) for row in await self._rows("load_subscriptions", event)]

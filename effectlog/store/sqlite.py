@@ -29,16 +29,18 @@ from effectlog.store.borrowing import (
 )
 from effectlog.store.flock import NoLiveness, liveness_beside
 from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
-from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs
+from effectlog.store.rehearsal import StageOn
+from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs, perform
 from effectlog.store.sqlite_fork import at_work
 from effectlog.store.sqlite_live import LiveRuns
 from effectlog.store.sqlite_watch import ChangeWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from effectlog.commands import Command, Outcome
     from effectlog.rows import RunRow, StoredRun
+    from effectlog.store.rehearsal import Stage
 
 T = TypeVar("T")
 
@@ -165,6 +167,22 @@ class SqliteStore:
     async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
         return await self._call(self._writer, apply_batch, self._clock, self._live, commands)
 
+    async def rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
+        """Run ``use`` in one transaction on this file that is rolled back; nobody else writes meanwhile."""
+
+        async def apply(commands: Sequence[Command]) -> list[Outcome]:
+            return await self._call(self._writer, perform, self._clock, LiveRuns(), commands)
+
+        async def load(run_ids: Sequence[str]) -> list[StoredRun]:
+            return await self._call(self._writer, load_runs, run_ids)
+
+        try:
+            await self._call(self._writer, _fetch, "BEGIN IMMEDIATE", ())
+            return await use(StageOn(self._clock, apply, load))
+        finally:
+            # Handed to the thread at once, whatever becomes of who waits here.
+            await self._call(self._writer, _roll_back)
+
     async def apply_within(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
         """Apply inside the caller's own transaction on this file: seen when it commits, gone if it rolls back.
 
@@ -257,6 +275,11 @@ class SqliteStore:
         rows = await self._rows("lapsed", clock.identity, clock.monotonic(), as_json(dead_owners))
         return list(mapping.readable(mapping.run_from, rows))
 
+    async def next_lapse(self) -> float | None:
+        now = self._clock.monotonic()
+        ((ends,),) = await self._rows("next_lapse", self._clock.identity, now)
+        return None if ends is None else ends - now
+
     async def subscriptions(self, event: str) -> list[Subscription]:
         return [Subscription(*row) for row in await self._rows("load_subscriptions", event)]
 
@@ -295,6 +318,11 @@ class SqliteStore:
 
 def _fetch(connection: sqlite3.Connection, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
     return connection.execute(statement, parameters).fetchall()
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def _snapshot(

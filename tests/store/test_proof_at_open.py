@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from effectlog import commands as c
 from effectlog.errors import StoreRefused
+from effectlog.rows import NewRun
 from effectlog.store.probe import prove
 from effectlog.store.protocol import RunFilter
 from effectlog.store.sqlite import SqliteStore
@@ -15,6 +17,8 @@ from effectlog.store.sqlite import SqliteStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from effectlog.store.rehearsal import Stage
 
 
 class Counting(SqliteStore):
@@ -39,23 +43,72 @@ class Generous(SqliteStore):
 async def test_a_built_in_store_is_checked_once_for_each_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    applied = []
-    original = SqliteStore.apply
+    rehearsals = []
+    original = SqliteStore.rehearse
 
-    async def apply(self: SqliteStore, commands: Sequence[c.Command]) -> list[c.Outcome]:
-        applied.extend(commands)
-        return await original(self, commands)
+    async def rehearse(self: SqliteStore, use: Any) -> Any:
+        rehearsals.append(use)
+        return await original(self, use)
 
-    monkeypatch.setattr(SqliteStore, "apply", apply)
-    counts = []
+    monkeypatch.setattr(SqliteStore, "rehearse", rehearse)
     for _ in range(2):
         store = SqliteStore(tmp_path / "effectlog.db")
         await store.open()
         await prove(store)
         assert await store.find(RunFilter()) == [], "the check left something behind"
         await store.close()
-        counts.append(len(applied))
-    assert counts[0] == counts[1] > 0
+        assert len(rehearsals) == 1
+
+
+async def test_a_process_that_dies_in_the_check_leaves_nothing_of_it_to_others(tmp_path: Path) -> None:
+    store, other = (SqliteStore(tmp_path / "effectlog.db") for _ in range(2))
+    await store.open()
+    await other.open()
+    seen: list[int] = []
+
+    async def look(stage: Stage) -> None:
+        for command in _check_in_the_middle():
+            await stage.apply([command])
+            assert await stage.get("scratch") is not None
+            seen.append(len(await other.find(RunFilter())))
+
+    await store.rehearse(look)
+    assert seen == [0, 0]
+    assert await store.find(RunFilter()) == []
+    assert await store.apply([c.Subscribe(("x",), ())]) == [c.Done()], "the write lock was kept"
+    await other.close()
+    await store.close()
+
+
+async def test_a_check_that_fails_or_is_cancelled_is_rolled_back(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "effectlog.db")
+    await store.open()
+    under_way = asyncio.Event()
+
+    async def fail(stage: Stage) -> None:
+        await stage.apply(_check_in_the_middle())
+        raise ZeroDivisionError
+
+    async def hang(stage: Stage) -> None:
+        await stage.apply(_check_in_the_middle())
+        under_way.set()
+        await asyncio.Event().wait()
+
+    with pytest.raises(ZeroDivisionError):
+        await store.rehearse(fail)
+    hanging = asyncio.create_task(store.rehearse(hang))
+    await under_way.wait()
+    hanging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging
+    assert await store.find(RunFilter()) == []
+    assert await store.apply([c.Subscribe(("x",), ())]) == [c.Done()]
+    await store.close()
+
+
+def _check_in_the_middle() -> list[c.Command]:
+    create = c.CreateRuns((NewRun(id="scratch", task="scratch", args=b"[]"),), "scratch")
+    return [create, c.Claim("owner", "probe", 60.0, (c.TaskLimit(("scratch",)),), 1)]
 
 
 async def test_anybody_elses_store_is_checked_at_each_open(tmp_path: Path) -> None:
