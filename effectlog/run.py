@@ -62,9 +62,9 @@ class Run(Generic[R_co]):
     async def _settled(self) -> StoredRun:
         """Wait until the run has ended or is held; a ``retry`` may set it going again in between."""
         while True:
-            # Its state alone first: reading a run whole costs more, and before it has ended for nothing.
-            await self._log.watch.settled(self.id)
-            stored = await self._log.stored(self.id)
+            stored = await self._log.watch.settled(self.id)
+            if stored is None:
+                raise not_found(self.id)
             if stored.row.state.ended or stored.row.state is RunState.HELD:
                 return stored
 

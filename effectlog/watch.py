@@ -12,6 +12,8 @@ from effectlog.model import RunState
 
 if TYPE_CHECKING:
     from effectlog.engine import Engine
+    from effectlog.rows import StoredRun
+    from effectlog.store.protocol import Store
 
 _PAUSE = 0.005
 """Seconds between two looks at the store, however often it changes."""
@@ -20,25 +22,44 @@ _SHARE = 4
 _PAUSE_AFTER_FAILURE = 0.25
 
 
+class _Reading:
+    """One run read whole, once for everybody who was told of it at the same time. On the engine's loop."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._task: asyncio.Task[StoredRun | None] | None = None
+
+    async def run(self) -> StoredRun | None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._store.get(self._run_id))
+        # Shielded: who waits here and is cancelled must not cancel what the others wait for.
+        return await asyncio.shield(self._task)
+
+
 class StateWatch:
     """Tells waiters when their run has ended or is held. Lives on the engine's loop."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._waiters: dict[str, list[concurrent.futures.Future[RunState | None]]] = {}
+        self._waiters: dict[str, list[concurrent.futures.Future[_Reading]]] = {}
         self._task: asyncio.Task[None] | None = None
         self._changed: asyncio.Event | None = None
 
-    async def settled(self, run_id: str) -> RunState | None:
-        """Return the run's state once it has ended or is held, None if it is not stored; on any loop."""
-        future: concurrent.futures.Future[RunState | None] = concurrent.futures.Future()
+    async def settled(self, run_id: str) -> StoredRun | None:
+        """Read the run once it has ended or is held, None if it is not stored; on any loop.
+
+        By then somebody may have set it going again.
+        """
+        future: concurrent.futures.Future[_Reading] = concurrent.futures.Future()
         await self._engine.read(self._add(run_id, future))
         try:
-            return await asyncio.wrap_future(future)
+            reading = await asyncio.wrap_future(future)
         finally:
             future.cancel()
+        return await self._engine.read(reading.run())
 
-    async def _add(self, run_id: str, future: concurrent.futures.Future[RunState | None]) -> None:
+    async def _add(self, run_id: str, future: concurrent.futures.Future[_Reading]) -> None:
         self._waiters.setdefault(run_id, []).append(future)
         if self._changed is None:
             self._changed = asyncio.Event()
@@ -80,9 +101,11 @@ class StateWatch:
         for run_id in asked:
             state = states.get(run_id)
             if state is None or state.ended or state is RunState.HELD:
+                # Begun after the look: what it gives is no older than what was seen.
+                reading = _Reading(self._engine.store, run_id)
                 for waiter in self._waiters.pop(run_id, []):
                     if waiter.set_running_or_notify_cancel():
-                        waiter.set_result(state)
+                        waiter.set_result(reading)
 
     def _fail(self, error: EffectLogError | None) -> None:
         for waiters in self._waiters.values():
