@@ -27,7 +27,7 @@ def seconds(given: Any, what: str, *, positive: bool = False, more: str = "") ->
             return float(number)
     least = "greater than 0" if positive else "from 0 on"
     raise ConfigurationError(
-        f"{what}={given!r}): give seconds as a number {least}, or a timedelta, and at most a century{more}"
+        f"{what}={given!r}): give seconds {least}, as a number or a timedelta, and at most a century{more}"
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import sys
 import typing
 from collections.abc import Callable, Coroutine
@@ -20,6 +19,7 @@ from effectlog.callables import (
     refuse_uncallable,
     source_of,
 )
+from effectlog.checks import seconds
 from effectlog.codec import return_annotation
 from effectlog.errors import ConfigurationError
 from effectlog.events import check_subscriber
@@ -137,8 +137,9 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
                 correlation id that is empty, too long, or holds a NUL or a lone surrogate.
 
         """
-        _check_options(self._self_spec.name, idempotency_key, correlation_id, delay, at)
-        options = CallOptions(idempotency_key, delay, at, correlation_id)
+        wait = seconds(delay, f"task {self._self_spec.name}: with_options(delay")
+        _check_options(self._self_spec.name, idempotency_key, correlation_id, wait, at)
+        options = CallOptions(idempotency_key, wait, at, correlation_id)
         return Task(self.__wrapped__, self._self_spec, options)
 
 
@@ -154,7 +155,7 @@ def durable_task(function: Callable[P, R], /) -> Task[P, R, R]: ...
 def durable_task(
     *,
     name: str | None = None,
-    aliases: tuple[str, ...] | list[str] = (),
+    aliases: str | tuple[str, ...] | list[str] = (),
     on: str | tuple[str, ...] | list[str] | None = None,
     retry: Retry | None = None,
     timeout: float | None = None,
@@ -200,7 +201,7 @@ def _declare(
     function: Any,
     *,
     name: str | None = None,
-    aliases: tuple[str, ...] | list[str] = (),
+    aliases: str | tuple[str, ...] | list[str] = (),
     on: str | tuple[str, ...] | list[str] | None = None,
     retry: Retry | None = None,
     timeout: float | None = None,
@@ -213,7 +214,8 @@ def _declare(
     inner = plain(function)
     stored = name or qualified_name(function)
     signature, call = _callable_form(function, inner, stored)
-    _check_numbers(stored, timeout, concurrency)
+    limit = None if timeout is None else seconds(timeout, f"task {stored} (timeout", positive=True)
+    _check_concurrency(stored, concurrency)
     key = None if concurrency_key is None else KeyTemplate(concurrency_key, inner, signature.parameters)
     spec = TaskSpec(
         name=stored,
@@ -223,9 +225,9 @@ def _declare(
         returns=Annotation(inner, return_annotation),
         accepts=Annotation(inner, _argument_annotations),
         retry=retry or Retry(),
-        aliases=tuple(aliases),
+        aliases=(aliases,) if isinstance(aliases, str) else tuple(aliases),
         events=(on,) if isinstance(on, str) else tuple(on or ()),
-        timeout=timeout,
+        timeout=limit,
         concurrency=concurrency,
         concurrency_key=key,
         concurrency_template=concurrency_key if isinstance(concurrency_key, str) else None,
@@ -283,10 +285,8 @@ def _argument_annotations(function: Callable[..., Any]) -> Any:
     return tuple.__class_getitem__(tuple(hints.values())) if hints else Any
 
 
-def _check_numbers(name: str, timeout: float | None, concurrency: int | None) -> None:
-    if timeout is not None and not timeout > 0:
-        raise ConfigurationError(f"task {name}: timeout={timeout!r}; give seconds greater than 0, or None")
-    if concurrency is not None and concurrency < 1:
+def _check_concurrency(name: str, concurrency: int | None) -> None:
+    if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
         raise ConfigurationError(f"task {name}: concurrency={concurrency!r}; give at least 1, or None")
 
 
@@ -297,8 +297,8 @@ def _check_options(
         check_name(f"task {name}: an idempotency key", key)
     if correlation_id is not None:
         check_name(f"task {name}: a correlation id", correlation_id)
-    if not 0 <= delay < math.inf:
-        raise ConfigurationError(f"task {name}: delay={delay!r}; give seconds from 0 on")
+    if at is not None and not isinstance(at, datetime):
+        raise ConfigurationError(f"task {name}: at={at!r}; give a datetime with a time zone")
     if at is not None and at.utcoffset() is None:
         raise ConfigurationError(
             f"task {name}: at={at.isoformat()} has no time zone; give one, as in datetime.now(UTC) + timedelta(hours=1)"

@@ -2,18 +2,30 @@
 
 import math
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
 
-from effectlog import ConfigurationError, EffectLog, Retry, effect
+from effectlog import ConfigurationError, EffectLog, Retry, durable_task, effect
 from effectlog.clients.failures import NOT_SENT_HTTPX
 
 ANY: Any = "a text where something else is wanted"
 
 
 def send(to: str) -> None: ...
+
+
+@durable_task
+def waits() -> None: ...
+
+
+def later(**options: Any) -> Callable[[], object]:
+    return lambda: waits.with_options(**options)
+
+
+def declared(**options: Any) -> Callable[[], object]:
+    return lambda: durable_task(name="never", **options)(send)
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
@@ -35,6 +47,17 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "lease as text": (lambda: EffectLog("x.db", lease=ANY), "lease=.*seconds"),
     "lease not a number": (lambda: EffectLog("x.db", lease=math.nan), "lease=.*seconds"),
     "lease too short to be kept": (lambda: EffectLog("x.db", lease=0.001), r"lease=.*at least 0\.05 s"),
+    "delay not a number": (later(delay=math.nan), "delay=.*seconds"),
+    "delay endless": (later(delay=math.inf), "delay=.*seconds"),
+    "delay past every calendar": (later(delay=1e300), "delay=.*century"),
+    "delay below 0": (later(delay=-1), "delay=.*seconds from 0 on"),
+    "delay as text": (later(delay=ANY), "delay=.*seconds"),
+    "at as text": (later(at=ANY), "at=.*datetime with a time zone"),
+    "at as a number": (later(at=5.0), "at=.*datetime with a time zone"),
+    "at without a time": (later(at=date(2030, 1, 1)), "at=.*datetime with a time zone"),
+    "task timeout as text": (declared(timeout=ANY), "timeout=.*seconds"),
+    "task timeout endless": (declared(timeout=math.inf), "timeout=.*seconds"),
+    "concurrency as text": (declared(concurrency=ANY), "concurrency=.*at least 1"),
     "heartbeat as text": (lambda: EffectLog("x.db", heartbeat=ANY), "heartbeat=.*seconds"),
 }
 
@@ -52,6 +75,16 @@ def test_what_is_meant_is_accepted() -> None:
         "k", name="sane", not_applied=errors, final=ValueError, timeout=timedelta(seconds=3), lookup_budget=0
     )(send)  # type: ignore[arg-type]
     assert Retry(give_up_on=OSError).give_up_on == (OSError,)  # type: ignore[arg-type]
+
+
+def test_one_old_name_is_one_alias_and_not_its_letters() -> None:
+    declared_task = durable_task(name="renamed", aliases="shop.old_name")(send)
+    assert declared_task.spec.aliases == ("shop.old_name",)
+
+
+def test_a_delay_may_be_a_timedelta() -> None:
+    delay: Any = timedelta(minutes=1)
+    assert waits.with_options(delay=delay).options.delay == 60.0
 
 
 def test_a_retry_without_a_longest_delay_stays_a_moment_that_can_be_stored() -> None:
