@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from typing import TYPE_CHECKING
 
 from effectlog import commands as c
 from effectlog.errors import EffectLogError, StoreClosed
 from effectlog.executor import task_limits
+from effectlog.store.protocol import Foreseeing
 from effectlog.takeover import Takeovers, dead_owners, take_over
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ logger = logging.getLogger("effectlog")
 LIVENESS_INTERVAL = 0.04
 """Seconds between two looks at whether other owners' processes are gone, while others own runs."""
 LEASE_INTERVAL = 0.25
-"""Seconds between two looks at leases that ran out, while others own runs."""
+"""Seconds between two looks at leases that ran out, while others own runs; the next end of one is awaited besides."""
+LEAST = 0.01
+"""Seconds between two looks at leases at least."""
 IDLE_INTERVAL = 1.0
 """Seconds after which it looks although nothing has told of a change."""
 CLAIM_LIMIT = 100
@@ -68,6 +72,7 @@ class Claimer:
         self._owners: dict[str, str] = {}
         self._owners_changed = True
         self._owners_at = self._leases_at = self._claim_at = 0.0
+        self._lapse_at = math.inf
         self._takeovers = Takeovers(engine, self.poke)
         engine.listen(self.poke)
         self._running = self._loop.create_task(self._run())
@@ -131,7 +136,7 @@ class Claimer:
             next_in = await self._claim(tasks)
             self._claim_at = time.monotonic() + min(IDLE_INTERVAL, next_in)
         next_look = self._owners_at + LIVENESS_INTERVAL if self._watching else self._leases_at
-        return min(next_look, self._claim_at) - time.monotonic()
+        return min(next_look, self._leases_at, self._claim_at) - time.monotonic()
 
     # --- others' runs --------------------------------------------------------------------------
 
@@ -150,7 +155,7 @@ class Claimer:
         if leases_due:
             self._leases_at = now + IDLE_INTERVAL
         if self._watching:
-            self._leases_at = min(self._leases_at, now + LEASE_INTERVAL)
+            self._leases_at = min(self._leases_at, now + LEASE_INTERVAL, max(self._lapse_at, now + LEAST))
         ended = await self._takeovers.end(gone)
         self._owners_changed |= bool(ended or dead)
         for owner in () if self._takeovers.unfinished else dead:
@@ -168,9 +173,17 @@ class Claimer:
             self._owners = await store.owners()
         others = {owner: clock for owner, clock in self._owners.items() if owner != self._executor.owner.id}
         dead = await dead_owners(store, others) if others else frozenset()
+        if leases_due:
+            self._lapse_at = await self._next_lapse() if others else math.inf
         if not dead and not leases_due:
             return [], dead
         return await take_over(store, tasks, self._codec, dead), dead
+
+    async def _next_lapse(self) -> float:
+        """The monotonic time at which the next lease ends, if the store can tell."""
+        store = self._engine.store
+        seconds = await store.next_lapse() if isinstance(store, Foreseeing) else None
+        return math.inf if seconds is None else time.monotonic() + seconds
 
     # --- due runs ------------------------------------------------------------------------------
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _ROWS_PER_SECOND = 1000.0
 _QUICK_TRIES = (0.002, 0.005, 0.01, 0.02)
+_UNTIL_ENDED = (0.01,) * 30
+"""Pauses in which the server rolls back what was ended."""
 _BLOCKED_FOR = 0.3
 """Seconds to wait for a locked run where nothing else can be done: whoever is next in line waits as well."""
 _UP_WITHIN = 0.5
@@ -66,7 +68,7 @@ class Applier:
         lane = self._beats if beats else self._users
         aside = Aside()
         begun = time.monotonic()
-        pauses = iter(_QUICK_TRIES)
+        pauses, endings = iter(_QUICK_TRIES), iter(_UNTIL_ENDED)
         while True:
             if commands and all(map(aside.takes, commands)):
                 await self._wait_for(aside, time.monotonic() - begun)
@@ -77,10 +79,12 @@ class Applier:
                 aside.starts = not await self._up_again()
             except BlockedError as blocked:
                 pause = next(pauses, None)
-                if pause is not None:
-                    await asyncio.sleep(pause)
-                elif not await self._stalled.end(lane):
+                if pause is None and await self._stalled.end(lane):
+                    pause = next(endings, None)
+                if pause is None:
                     aside.runs |= blocked.run_ids
+                else:
+                    await asyncio.sleep(pause)
             except Exception as error:
                 if sqlstate(error) == LOCK_TIMEOUT and time.monotonic() - begun < _LOCKED_FOR:
                     await self._stalled.end_in_the_way(lane)

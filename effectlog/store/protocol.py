@@ -143,6 +143,14 @@ class Concurrent(Protocol):
 
 
 @runtime_checkable
+class Foreseeing(Protocol):
+    """A store that can tell when the next lease ends, so that a takeover need not wait for the next look."""
+
+    async def next_lapse(self) -> float | None:
+        """Seconds until the next lease of a running run ends; None where none is to end."""
+
+
+@runtime_checkable
 class Joining(Protocol):
     """A store that can apply commands inside a transaction that somebody else began on its database."""
 

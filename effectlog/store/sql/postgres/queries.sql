@@ -60,7 +60,7 @@ WHERE pid = $1 AND application_name = $2 AND usename = current_user;
 -- name: end_stalled
 -- 'ClientRead' also where a statement has merely been prepared, which no time-out of the server's looks at. Of an
 -- effect's transaction nothing is in the way before its record, the last thing in it, has locked the run.
-SELECT pg_terminate_backend(a.pid, 200) FROM pg_stat_activity AS a
+SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a
 WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid()
   AND a.xact_start IS NOT NULL AND a.wait_event IN ('ClientRead', 'ClientWrite')
   AND a.state_change < clock_timestamp()
@@ -345,6 +345,10 @@ FROM effectlog.runs
 WHERE state = 'running'
   AND ((lease_clock = $1 AND lease_expires <= extract(epoch FROM clock_timestamp())::float8)
        OR owner = ANY($2::text[]));
+
+-- name: next_lapse
+SELECT min(r.lease_expires - now.at) FROM (SELECT extract(epoch FROM clock_timestamp())::float8 AS at) AS now
+JOIN effectlog.runs AS r ON r.state = 'running' AND r.lease_clock = $1 AND r.lease_expires > now.at;
 
 -- name: remove_subscriptions
 DELETE FROM effectlog.subscriptions WHERE task = ANY($1::text[]);

@@ -184,6 +184,9 @@ FROM effectlog_runs
 WHERE state = 'running'
   AND ((lease_clock = ?1 AND lease_expires <= ?2) OR owner IN (SELECT value FROM json_each(?3)));
 
+-- name: next_lapse
+SELECT min(lease_expires) FROM effectlog_runs WHERE state = 'running' AND lease_clock = ?1 AND lease_expires > ?2;
+
 -- name: remove_subscriptions
 DELETE FROM effectlog_subscriptions WHERE task IN (SELECT value FROM json_each(?));
 
