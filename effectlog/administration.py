@@ -13,6 +13,7 @@ from effectlog.attempt import Ending
 from effectlog.codec import Codec, convert
 from effectlog.effects import declared_effect
 from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound
+from effectlog.keys.text import is_storable
 from effectlog.model import Applied, NotApplied, RunRecord, RunState
 from effectlog.records import run_record
 from effectlog.run import Run, not_found
@@ -40,6 +41,10 @@ class Administration:
         self.watch = StateWatch(engine)
 
     async def stored(self, run_id: str) -> StoredRun:
+        if not isinstance(run_id, str):
+            raise ConfigurationError(f"a run's id is a text, not {run_id!r}")
+        if not is_storable(run_id):
+            raise not_found(run_id)
         run = await self.engine.read(self.engine.store.get(run_id))
         if run is None:
             raise not_found(run_id)
@@ -106,19 +111,20 @@ class Administration:
         return outcome
 
     async def each(
-        self, query: RunFilter, action: Callable[[str], Awaitable[object]]
+        self, query: RunFilter, action: Callable[[str], Awaitable[object]], *, limit: int | None = None
     ) -> tuple[list[str], dict[str, str]]:
-        """Apply an action to every run that the filter finds; those done, and why the others were not.
+        """Apply an action to every run that the filter finds, ``limit`` at most; those done, and why the others were not.
 
         A page at a time, side by side, so that their commands share transactions.
         """
         done: list[str] = []
         refused: dict[str, str] = {}
         seen: set[str] = set()
-        before: str | None = None
-        while True:
+        before = query.before
+        while limit is None or len(seen) < limit:
             runs = await self.engine.read(self.engine.store.find(replace(query, limit=_PAGE, before=before)))
             new = [run.row.id for run in runs if run.row.id not in seen]
+            new = new if limit is None else new[: limit - len(seen)]
             seen.update(new)
             results = await asyncio.gather(*map(action, new), return_exceptions=True)
             for run_id, result in zip(new, results, strict=True):
@@ -130,10 +136,17 @@ class Administration:
                     raise result
             if len(runs) == _PAGE:
                 before = runs[-1].row.id
-            elif before is not None and not await self.engine.read(self.engine.store.states([before])):
-                before = None  # Purged meanwhile, and nothing is older than what is not there: begin anew.
+            elif (
+                before is not None
+                and before != query.before
+                and not await self.engine.read(self.engine.store.states([before]))
+            ):
+                before = (
+                    query.before
+                )  # Purged meanwhile, and nothing is older than what is not there: begin anew.
             else:
-                return done, refused
+                break
+        return done, refused
 
     async def resolve(
         self,

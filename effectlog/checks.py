@@ -13,6 +13,9 @@ from effectlog.errors import ConfigurationError
 CENTURY = 100 * 365.25 * 86_400.0
 """Seconds: no due time, age or limit is longer, so that every sum is a moment that can be stored."""
 
+MOST = 2**31 - 1
+"""The largest number that every store takes as one."""
+
 
 def seconds(given: Any, what: str, *, positive: bool = False, more: str = "") -> float:
     """The given number of seconds, or timedelta, as seconds.
@@ -29,6 +32,13 @@ def seconds(given: Any, what: str, *, positive: bool = False, more: str = "") ->
     raise ConfigurationError(
         f"{what}={given!r}): give seconds {least}, as a number or a timedelta, and at most a century{more}"
     )
+
+
+def whole(given: Any, what: str, *, least: int = 0) -> int:
+    """The given whole number; ConfigurationError for anything else, below ``least``, or more than a store can count."""
+    if isinstance(given, int) and not isinstance(given, bool) and least <= given <= MOST:
+        return given
+    raise ConfigurationError(f"{what}={given!r}): give a whole number from {least} on")
 
 
 def error_types(given: Any, what: str) -> tuple[type[BaseException], ...]:

@@ -33,20 +33,21 @@ SHORTEST_LEASE = 0.05
 """Seconds. Real ones are far longer; this only keeps out those that can't work anywhere."""
 
 
-def checked_heartbeat(lease: float, heartbeat: float | None) -> float:
-    """The seconds between two renewals. Raises ConfigurationError for a lease or heartbeat that can't work."""
-    if seconds(lease, "EffectLog(lease", positive=True) < SHORTEST_LEASE:
+def checked_lease(lease: float, heartbeat: float | None) -> tuple[float, float]:
+    """The lease and the seconds between two renewals. Raises ConfigurationError for what can't work."""
+    held = seconds(lease, "EffectLog(lease", positive=True)
+    if held < SHORTEST_LEASE:
         raise ConfigurationError(
             f"EffectLog(lease={lease!r}): give at least {SHORTEST_LEASE:g} s; a renewal is a durable commit, and a "
             f"shorter lease lapses while a healthy owner waits for it, so that runs are executed twice"
         )
-    beat = lease / 3 if heartbeat is None else seconds(heartbeat, "EffectLog(heartbeat", positive=True)
-    if not 0 < beat <= lease / 2:
+    beat = held / 3 if heartbeat is None else seconds(heartbeat, "EffectLog(heartbeat", positive=True)
+    if beat > held / 2:
         raise ConfigurationError(
-            f"EffectLog(lease={lease:g}, heartbeat={beat:g}): the heartbeat must be at most half of the lease "
-            f"({lease / 2:g} s), so that one lost renewal does not lose the run"
+            f"EffectLog(lease={held:g}, heartbeat={beat:g}): the heartbeat must be at most half of the lease "
+            f"({held / 2:g} s), so that one lost renewal does not lose the run"
         )
-    return beat
+    return held, beat
 
 
 def trusted_until(sent: float, lease: float) -> float:

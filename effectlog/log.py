@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.administration import Administration
+from effectlog.checks import seconds, whole
 from effectlog.codec import Codec, JsonCodec
 from effectlog.engine import Engine
 from effectlog.enqueue import Enqueuer
 from effectlog.errors import ConfigurationError
+from effectlog.filters import chosen, chosen_in_bulk, known_state
 from effectlog.inline import run_here
-from effectlog.lease import Owner, checked_heartbeat
+from effectlog.lease import Owner, checked_lease
 from effectlog.model import RunState
 from effectlog.registry import registered
 from effectlog.run import Run
-from effectlog.store.protocol import RunFilter
 from effectlog.stores import resolve_store
 from effectlog.tasks import spec_of
+from effectlog.upkeep import ENDED
 from effectlog.within import Within
 from effectlog.worker import Worker
 
@@ -69,11 +71,10 @@ class EffectLog:
         check_store: bool = True,
         max_value_bytes: int = MAX_VALUE_BYTES,
     ) -> None:
-        self._lease = lease
-        self._heartbeat = checked_heartbeat(lease, heartbeat)
+        self._lease, self._heartbeat = checked_lease(lease, heartbeat)
         self._codec = codec or JsonCodec()
         self._check_store = check_store
-        self._max_value_bytes = max_value_bytes
+        self._max_value_bytes = whole(max_value_bytes, "EffectLog(max_value_bytes", least=1)
         self._engine = Engine(resolve_store(store))
         self._admin = Administration(self._engine, self._codec)
         self._enqueuer = Enqueuer(self._engine, self._admin, max_value_bytes)
@@ -232,23 +233,20 @@ class EffectLog:
         Use it with ``async with`` (leaving drains, leaving by an exception releases) or ``serve()``. With
         ``retention`` (a timedelta, or seconds) it also purges every run that ended so long ago.
         """
-        if concurrency < 1:
-            raise ConfigurationError(f"worker(concurrency={concurrency}): give at least 1")
-        kept = None if retention is None else _seconds(retention)
-        if kept is not None and not kept > 0:
-            raise ConfigurationError(f"worker(retention={retention!r}): give more than 0 seconds, or None")
-        chosen = None if tasks is None else [spec_of(task) for task in tasks]
+        whole(concurrency, "worker(concurrency", least=1)
+        kept = None if retention is None else seconds(retention, "worker(retention", positive=True)
+        specs = None if tasks is None else [spec_of(task) for task in tasks]
         return Worker(
             self._engine,
             self._codec,
-            lambda: _by_name(chosen),
+            lambda: _by_name(specs),
             concurrency=concurrency,
             name=name,
             lease=self._lease,
             heartbeat=self._heartbeat,
             max_value_bytes=self._max_value_bytes,
             retention=kept,
-            prepare=lambda: self._subscribe(_by_name(chosen).values()),
+            prepare=lambda: self._subscribe(_by_name(specs).values()),
         )
 
     # --- stored runs ---------------------------------------------------------------------------
@@ -268,41 +266,64 @@ class EffectLog:
         before: str | None = None,
     ) -> list[RunRecord]:
         """Runs as records, newest first; ``before`` is the id of the run to go on from."""
-        return await self._admin.find(_filter(state, task, limit, before))
+        return await self._admin.find(chosen(state, task, before, whole(limit, "list_runs(limit")))
 
     async def cancel_runs(
-        self, *, state: RunState | str | None = None, task: Any = None, force: bool = False
+        self,
+        *,
+        state: RunState | str | None = None,
+        task: Any = None,
+        limit: int | None = None,
+        before: str | None = None,
+        force: bool = False,
     ) -> list[str]:
-        """Cancel every run that the filter finds, as ``Run.cancel``; the ids of those that had not ended."""
+        """Cancel every run that the filters of ``list_runs`` find, as ``Run.cancel``; the ids of those that had not ended.
+
+        ``limit``: no more than so many, newest first. Raises ConfigurationError without ``state`` and ``task``.
+        """
+        runs = chosen_in_bulk("cancel_runs", state, task, before)
+        most = None if limit is None else whole(limit, "cancel_runs(limit")
         done: list[str] = []
 
         async def cancel(run_id: str) -> None:
             if (await self._admin.cancel(run_id, force=force)).changed:
                 done.append(run_id)
 
-        await self._admin.each(_filter(state, task, 0, None), cancel)
+        await self._admin.each(runs, cancel, limit=most)
         return done
 
     async def retry_runs(
-        self, *, state: RunState | str | None = RunState.FAILED, task: Any = None, force: bool = False
+        self,
+        *,
+        state: RunState | str | None = None,
+        task: Any = None,
+        limit: int | None = None,
+        before: str | None = None,
+        force: bool = False,
     ) -> list[str]:
-        """Retry every run that the filter finds, as ``Run.retry``; the ids of those retried."""
+        """Retry every run that the filters of ``list_runs`` find, as ``Run.retry``; the ids of those retried.
+
+        With ``task`` alone its failed runs. ``limit``: no more than so many, newest first. Raises
+        ConfigurationError without ``state`` and ``task``.
+        """
+        runs = chosen_in_bulk("retry_runs", state, task, before, otherwise=RunState.FAILED)
+        most = None if limit is None else whole(limit, "retry_runs(limit")
         done, _ = await self._admin.each(
-            _filter(state, task, 0, None), lambda run_id: self._admin.retry(run_id, force=force)
+            runs, lambda run_id: self._admin.retry(run_id, force=force), limit=most
         )
         return done
 
     async def purge(self, older_than: timedelta | float, state: RunState | str | None = None) -> int:
         """Remove runs that ended at least ``older_than`` ago (a timedelta, or seconds), each whole.
 
-        Runs with an effect in doubt stay, and so do all that have not ended. Returns how many went.
+        Runs with an effect in doubt stay, and so do all that have not ended. Returns how many went. Raises
+        ConfigurationError for an age that is none, and for a state in which nothing has ended.
         """
-        age = timedelta(seconds=_seconds(older_than))
-        ended = tuple(candidate for candidate in RunState if candidate.ended)
-        states = ended if state is None else (_state(state),)
-        if not all(candidate.ended for candidate in states if candidate):
+        age = timedelta(seconds=seconds(older_than, "purge(older_than"))
+        states = ENDED if state is None else (known_state(state),)
+        if not all(candidate.ended for candidate in states):
             raise ConfigurationError(f"purge(state={state!r}): only ended runs are purged, which it is not")
-        return await self._admin.purge(age, tuple(candidate for candidate in states if candidate))
+        return await self._admin.purge(age, states)
 
     async def resolve(
         self,
@@ -329,20 +350,3 @@ def _by_name(chosen: list[TaskSpec] | None) -> Mapping[str, TaskSpec]:
     if chosen is None:
         return registered()
     return {name: spec for spec in chosen for name in spec.names}
-
-
-def _seconds(duration: timedelta | float) -> float:
-    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
-
-
-def _state(state: RunState | str | None) -> RunState | None:
-    try:
-        return None if state is None else RunState(state)
-    except ValueError:
-        known = ", ".join(candidate.value for candidate in RunState)
-        raise ConfigurationError(f"state {state!r} is not one of {known}") from None
-
-
-def _filter(state: RunState | str | None, task: Any, limit: int, before: str | None) -> RunFilter:
-    name = task if task is None or isinstance(task, str) else spec_of(task).name
-    return RunFilter(_state(state), name, limit, before)

@@ -17,7 +17,11 @@ def resolve_store(store: Any) -> Any:
     if isinstance(store, os.PathLike):
         return _sqlite(os.fspath(store))
     if not isinstance(store, str):
-        return store
+        if callable(getattr(store, "apply", None)):
+            return store
+        raise ConfigurationError(
+            f"EffectLog({store!r}): give a path such as 'orders.db', a URL, or a store object"
+        )
     path = sqlite_path(store)
     return _postgres(store) if path is None else _sqlite(path)
 

@@ -58,6 +58,12 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "task timeout as text": (declared(timeout=ANY), "timeout=.*seconds"),
     "task timeout endless": (declared(timeout=math.inf), "timeout=.*seconds"),
     "concurrency as text": (declared(concurrency=ANY), "concurrency=.*at least 1"),
+    "no store": (lambda: EffectLog(None), "EffectLog.None.: give a path"),  # type: ignore[arg-type]
+    "a store that is none": (lambda: EffectLog(5), "EffectLog.5.: give a path"),  # type: ignore[arg-type]
+    "values of no bytes": (lambda: EffectLog("x.db", max_value_bytes=0), "max_value_bytes=0.*from 1 on"),
+    "values of a text": (lambda: EffectLog("x.db", max_value_bytes=ANY), "max_value_bytes="),
+    "a worker for nothing": (lambda: EffectLog("x.db").worker(concurrency=0), "concurrency=0.*from 1 on"),
+    "a retention as text": (lambda: EffectLog("x.db").worker(retention=ANY), "retention="),
     "heartbeat as text": (lambda: EffectLog("x.db", heartbeat=ANY), "heartbeat=.*seconds"),
 }
 

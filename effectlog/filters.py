@@ -1,0 +1,45 @@
+"""Which runs a caller means: a state, a task, a place in the list, checked and as a store takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from effectlog.errors import ConfigurationError
+from effectlog.model import RunState
+from effectlog.store.protocol import RunFilter
+from effectlog.tasks import spec_of
+
+
+def known_state(state: RunState | str) -> RunState:
+    """The state of this name; ConfigurationError, with all names, where there is none."""
+    try:
+        return RunState(state)
+    except ValueError:
+        known = ", ".join(candidate.value for candidate in RunState)
+        raise ConfigurationError(f"state {state!r} is not one of {known}") from None
+
+
+def chosen(state: RunState | str | None, task: Any, before: str | None, limit: int = 0) -> RunFilter:
+    """The filter for runs in this state, of this task (or stored name), made before that run."""
+    name = task if task is None or isinstance(task, str) else spec_of(task).name
+    return RunFilter(None if state is None else known_state(state), name, limit, before)
+
+
+def chosen_in_bulk(
+    action: str,
+    state: RunState | str | None,
+    task: Any,
+    before: str | None,
+    *,
+    otherwise: RunState | None = None,
+) -> RunFilter:
+    """As ``chosen``, for what is done to all of them: a filter that was forgotten must not mean every run there is.
+
+    ``otherwise``: the state meant where only the task is named.
+    """
+    if state is None and task is None:
+        raise ConfigurationError(
+            f"{action}() without a filter would take every run of every task; say which, as in "
+            f"{action}(state='pending') or {action}(task=fulfil)"
+        )
+    return chosen(otherwise if state is None else state, task, before)
