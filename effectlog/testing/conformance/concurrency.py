@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from effectlog import commands as c
+from effectlog.errors import StoreError
 from effectlog.model import RunState
 from effectlog.testing.conformance.guarantee import Topic, accepted, equal, expect
 
@@ -17,11 +19,27 @@ if TYPE_CHECKING:
 
 topic = Topic("concurrency")
 
+_PATIENCE = 10.0
+
 
 async def _race(stores: Sequence[Store], commands: Sequence[c.Command]) -> list[c.Outcome]:
     """Apply each command on its own, all at once, over the stores in turn."""
-    calls = [stores[n % len(stores)].apply([command]) for n, command in enumerate(commands)]
-    return [outcome for (outcome,) in await asyncio.gather(*calls)]
+    calls = [_applied(stores[n % len(stores)], command) for n, command in enumerate(commands)]
+    return await asyncio.gather(*calls)
+
+
+async def _applied(store: Store, command: c.Command) -> c.Outcome:
+    """As effectlog itself does it: what a slow store can't do for a moment is tried again."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            (outcome,) = await store.apply([command])
+        except StoreError as error:
+            if not error.transient or time.monotonic() > until:
+                raise
+            await asyncio.sleep(0.01)
+        else:
+            return outcome
 
 
 def _won(outcomes: Sequence[c.Outcome]) -> int:
