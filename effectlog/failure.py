@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from effectlog.errors import EffectFailed
+from effectlog.errors import EffectFailed, EffectLogError
 from effectlog.model import ErrorInfo
 
 if TYPE_CHECKING:
@@ -17,6 +19,9 @@ MESSAGE_LIMIT = 4_096
 """Characters kept of an error's message."""
 TRACEBACK_LIMIT = 16_384
 """Characters kept of a traceback, its end first in importance."""
+
+_PACKAGE = f"{Path(__file__).parent}{os.sep}"
+_WRITTEN_AS_USERS_DO = f"{_PACKAGE}demo{os.sep}"
 
 
 def describe(error: BaseException) -> ErrorInfo:
@@ -28,10 +33,50 @@ def describe(error: BaseException) -> ErrorInfo:
     except Exception:
         message = f"<{kind.__qualname__} whose text can't be made>"
     try:
-        lines = "".join(traceback.format_exception(error))
+        lines = _traceback(error)
     except Exception:
         lines = ""
     return ErrorInfo(storable(name), storable(message[:MESSAGE_LIMIT]), storable(lines[-TRACEBACK_LIMIT:]))
+
+
+def _traceback(error: BaseException) -> str:
+    """The traceback with its causes, without the frames by which effectlog called the user's code."""
+    shown = traceback.TracebackException.from_exception(error)
+    for part, told in _chain(shown, error):
+        part.stack[:] = _theirs(part.stack, by_us=isinstance(told, EffectLogError)) or part.stack
+    original = error.__dict__.get("traceback") if isinstance(error, EffectFailed) else None
+    if not original:
+        return "".join(shown.format())
+    # What failed comes last, where a reader looks, also on a replay, which has no cause.
+    return f"{''.join(shown.format(chain=False))}\nThe effect had failed with:\n\n{original}"
+
+
+def _theirs(stack: traceback.StackSummary, *, by_us: bool) -> list[traceback.FrameSummary]:
+    """The frames that are not ours; those at the very end are kept, unless the error is one that we raise."""
+    ours = [_is_ours(frame.filename) for frame in stack]
+    end = len(stack)
+    while not by_us and end and ours[end - 1]:
+        end -= 1
+    return [frame for i, frame in enumerate(stack) if i >= end or not ours[i]]
+
+
+def _is_ours(file: str) -> bool:
+    own = file.startswith(_PACKAGE) and not file.startswith(_WRITTEN_AS_USERS_DO)
+    return own or f"{os.sep}wrapt{os.sep}" in file
+
+
+def _chain(
+    shown: traceback.TracebackException, error: BaseException
+) -> Iterator[tuple[traceback.TracebackException, BaseException]]:
+    """Every exception that a traceback shows, beside its text: causes, contexts, members of groups."""
+    left: list[tuple[Any, Any]] = [(shown, error)]
+    while left:
+        part, told = left.pop()
+        if part is None or told is None:
+            continue
+        yield part, told
+        left += [(part.__cause__, told.__cause__), (part.__context__, told.__context__)]
+        left += zip(part.exceptions or (), getattr(told, "exceptions", ()), strict=False)
 
 
 def storable(text: str) -> str:

@@ -32,7 +32,7 @@ _EFFECTS = (
     Column("FIRST REQUEST"),
     Column("RESULT OR ERROR", flexible=True),
 )
-_TRACEBACK_LINES = 12
+_TRACEBACK_LINES = 20
 
 
 def described(record: RunRecord, stored: StoredRun, clock: Clock, store: str) -> str:
