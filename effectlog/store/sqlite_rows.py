@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-_CHUNKS = (64, 16, 4, 1)
-"""Rows in one step; few sizes, so that the statements stay prepared."""
+_CHUNKS = (64, 32, 16, 8, 4, 2, 1)
+"""Rows in one step, so that six steps write any remainder; few sizes, so that the statements stay prepared."""
 _ROW = re.compile(r"VALUES (\((?:\?|, |[^()?])*\))")
 
 
