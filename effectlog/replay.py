@@ -20,7 +20,7 @@ def replay(attempt: Attempt, call: EffectCall, effect: EffectRow) -> Any:
         raise EncodingError(
             f"effect {call.key!r} of run {attempt.run_id} was completed, but its result could not be "
             f"stored: {effect.result_error}. It is not sent again; supply the value with "
-            f"'effectlog resolve {attempt.run_id} {call.key} --applied JSON --by YOU'",
+            f"'effectlog resolve {attempt.run_id} KEY --applied JSON --by YOU'",
             path="result",
             type_name="",
         )

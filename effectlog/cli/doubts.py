@@ -54,6 +54,8 @@ def doubt_lines(doubt: Doubt, clock: Clock, store: str) -> Iterator[str]:
     yield from _contract_lines(contract)
     if effect.error is not None:
         yield f"  last error     {one_line(f'{effect.error.type}: {effect.error.message}')}"
+    if effect.resolved_by is not None:
+        yield f"  decided before as not applied, by {one_line(effect.resolved_by)}; that was about an earlier request"
     for line in (effect.evidence or "").splitlines():
         yield f"  evidence       {printable(line)}"
     if doubt.row.executing:
@@ -88,15 +90,21 @@ def _what_next(doubt: Doubt, contract: Destination | None, clock: Clock, store: 
         yield f"  next           the next attempt answers it by its policy ({doubt.row.policy})"
         return
     yield "  Ask the destination, then say what you found (and who you are):"
-    command = f"effectlog resolve {doubt.run.id} {shlex.quote(doubt.effect.key)}"
     seen = f"--if-requests {doubt.effect.requests} --by YOU{store}"
     yield "  it happened: its answer is taken over, nothing is sent"
-    yield f"    {command} --applied 'JSON' {seen}"
+    yield _command(doubt, f"--applied 'JSON' {seen}")
     yield from _resending(doubt, contract, clock)
-    yield f"    {command} --not-applied {seen}"
+    yield _command(doubt, f"--not-applied {seen}")
     if contract is not None and contract.failure_rule != "forgotten" and contract.deduplicates:
         yield "  it failed there, and the destination remembers that: it is sent under a new operation id"
-        yield f"    {command} --not-applied --new-operation {seen}"
+        yield _command(doubt, f"--not-applied --new-operation {seen}")
+
+
+def _command(doubt: Doubt, options: str) -> str:
+    key = shlex.quote(doubt.effect.key)
+    if key.startswith("-"):  # It would be taken for an option.
+        return f"    effectlog resolve {options} -- {doubt.run.id} {key}"
+    return f"    effectlog resolve {doubt.run.id} {key} {options}"
 
 
 def _resending(doubt: Doubt, contract: Destination | None, clock: Clock) -> Iterator[str]:
