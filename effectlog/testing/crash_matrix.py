@@ -246,11 +246,14 @@ class _Rounds:
             log = EffectLog(store, lease=LEASE, check_store=False)
             async with asyncio.timeout(ROUND_TIMEOUT), log:
                 first = asyncio.create_task(self._execute(log))
-                await asyncio.wait(
-                    {first, asyncio.create_task(_wait(paused))}, return_when=asyncio.FIRST_COMPLETED
-                )
-                await self._finish(path)
-                go_on.set()
+                # A body that takes another branch than the first time never comes to the boundary.
+                reached = asyncio.create_task(_wait(paused))
+                try:
+                    await asyncio.wait({first, reached}, return_when=asyncio.FIRST_COMPLETED)
+                    await self._finish(path)
+                finally:
+                    reached.cancel()
+                    go_on.set()
                 await first
                 record = await self._record(log)
         self._judge(f"stale owner {boundary}", record, calls)
