@@ -273,6 +273,8 @@ class Turn:
         except BaseException as error:
             # The request was made and has returned: whatever is wrong with its value, it is not made again.
             problem = describe(error)
+            if isinstance(error, EncodingError):
+                error.effect_key = self.call.key
             self._succeed(
                 None,
                 problem.message

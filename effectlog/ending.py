@@ -87,8 +87,13 @@ def _end_by_body(attempt: Attempt, body: BodyEnd) -> c.EndAttempt:
             attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=describe(error), delay=GIVE_BACK_DELAY
         )
     pointless: tuple[type[BaseException], ...] = (EffectFailed, *attempt.task.retry.give_up_on)
-    give_up = any(isinstance(leaf, pointless) for leaf in (error, *_leaves(error)))
+    give_up = any(isinstance(leaf, pointless) or _is_unstorable(leaf) for leaf in (error, *_leaves(error)))
     return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=give_up)
+
+
+def _is_unstorable(error: BaseException) -> bool:
+    """An effect has happened and its result can't be kept: another attempt would be told the same."""
+    return isinstance(error, EncodingError) and error.effect_key is not None
 
 
 def _forgotten_effects(attempt: Attempt) -> ConfigurationError | None:

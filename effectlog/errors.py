@@ -87,10 +87,15 @@ class StoreClosed(StoreError):
 
 
 class EncodingError(EffectLogError):
-    """A value can't be stored. Fields: ``path`` inside the value, ``type_name``."""
+    """A value can't be stored. Fields: ``path`` inside the value, ``type_name``.
+
+    ``effect_key``: the effect that has happened and whose result it is. No attempt can change that, so an uncaught
+    one ends the run; ``resolve`` may supply the value, and ``retry`` then goes on with it.
+    """
 
     path: str
     type_name: str
+    effect_key: str | None = None
 
 
 class DecodingError(EffectLogError):

@@ -23,6 +23,7 @@ def replay(attempt: Attempt, call: EffectCall, effect: EffectRow) -> Any:
             f"'effectlog resolve {attempt.run_id} KEY --applied JSON --by YOU'",
             path="result",
             type_name="",
+            effect_key=call.key,
         )
     try:
         value = attempt.codec.decode(effect.result, call.spec.returns.value)
