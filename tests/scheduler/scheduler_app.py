@@ -223,7 +223,7 @@ async def feed(db: str, options: dict[str, Any], pipe: Connection) -> None:
     """Enqueue one run after the other, each once the one before has been executed."""
     async with EffectLog(db) as log:
         pipe.send("ready")
-        for n in range(options["count"]):
+        for n in range(options["start"], options["start"] + options["count"]):
             await asyncio.sleep(options["pause"])
             run = await log.enqueue(bare, f"new {n}")
             note(f"enqueued {n}")
