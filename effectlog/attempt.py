@@ -30,6 +30,7 @@ from effectlog.errors import (
 )
 from effectlog.ledger.effects import note_outcome
 from effectlog.ledger.pages import Pages
+from effectlog.notice import users_level
 from effectlog.standstill import PatientTimer
 from effectlog.steps import InFlight
 from effectlog.telemetry import SILENT
@@ -340,4 +341,4 @@ class Attempt:
                 return
             self._warned.add(about)
         logger.warning("effectlog: %s", message, extra=self.extra)
-        warnings.warn(message, EffectLogWarning, stacklevel=4)
+        warnings.warn(message, EffectLogWarning, stacklevel=users_level())

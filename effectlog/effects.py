@@ -17,6 +17,7 @@ from effectlog.context import Request, place
 from effectlog.errors import ConfigurationError, EffectLogWarning
 from effectlog.keys import Binder, KeyTemplate, check_name, fingerprints
 from effectlog.model import Policy
+from effectlog.notice import users_level
 from effectlog.outlasting import check_effect
 from effectlog.spec import Annotation, EffectCall, EffectSpec
 from effectlog.wrapping import FunctionWrapper
@@ -203,7 +204,7 @@ class _Caller:
             f"effect {self.spec.name} was called outside any attempt while this process executes one: it ran, and "
             f"nothing is recorded. In a thread pool of your own, submit current_attempt().bind(function)",
             EffectLogWarning,
-            stacklevel=4,
+            stacklevel=users_level(),
         )
 
 

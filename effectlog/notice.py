@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 from effectlog.errors import EffectLogWarning
 
 logger = logging.getLogger("effectlog")
 
+_PACKAGE = f"{Path(__file__).parent}{os.sep}"
+
+
+def users_level() -> int:
+    """The ``stacklevel`` by which a warning given by the calling function points to the user's own line."""
+    level = 1
+    frame = sys._getframe(1)  # noqa: SLF001 - from Python 3.12 on there is skip_file_prefixes for it
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
+
 
 def warn(message: str, **extra: Any) -> None:
     """Log and warn. Where warnings are errors it still returns: no caller here could answer for it."""
     logger.warning("effectlog: %s", message, extra=extra)
     try:
-        warnings.warn(message, EffectLogWarning, stacklevel=3)
+        warnings.warn(message, EffectLogWarning, stacklevel=users_level())
     except EffectLogWarning:
         logger.debug("effectlog: the warning above was turned into an error", exc_info=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from effectlog.errors import EffectLogWarning
 from effectlog.model import Policy
-from effectlog.notice import warn
+from effectlog.notice import users_level, warn
 
 if TYPE_CHECKING:
     from effectlog.retry import Retry
@@ -25,7 +25,7 @@ def check_effect(effect: EffectSpec) -> None:
     """At decoration: the effect's own ``retry=``."""
     message = _problem(effect, effect.retry, f"effect {effect.name}")
     if message is not None:
-        warnings.warn(message, EffectLogWarning, stacklevel=4)
+        warnings.warn(message, EffectLogWarning, stacklevel=users_level())
 
 
 def check_task(task: TaskSpec, effect: EffectSpec) -> None:

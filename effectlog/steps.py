@@ -53,6 +53,19 @@ def block(steps: Steps) -> Any:
                 step = steps.send(value)
     except StopIteration as end:
         return end.value
+    except RuntimeError as error:
+        raised = _stop_of_users(error)
+    raise raised
+
+
+def _stop_of_users(error: RuntimeError) -> BaseException:
+    """A generator can't raise StopIteration; the user's function may, and its caller must be able to catch it."""
+    cause = error.__cause__
+    return (
+        cause
+        if isinstance(cause, StopIteration) and str(error) == "generator raised StopIteration"
+        else error
+    )
 
 
 async def drive(steps: Steps) -> Any:
