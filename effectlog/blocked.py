@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from effectlog.notice import warn
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from effectlog.executor import Executor
 
 logger = logging.getLogger("effectlog")
+
+
+_REMEMBERED = 1_000
+"""Culprits that are told of once: an attempt and the effect in it."""
 
 
 class LoopWatch:
@@ -30,6 +35,7 @@ class LoopWatch:
         # Asked so often that what blocks for a third of the lease has been asked in time.
         self._pause = lease / 30
         self._limit = lease / 3 - self._pause
+        self._told: deque[str] = deque(maxlen=_REMEMBERED)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -56,9 +62,14 @@ class LoopWatch:
             # Measured as well as timed out: what holds the interpreter lock stops this thread's timers too.
             if blocked > self._limit and self._loop is not None:
                 culprits = culprits or self._executor.doing(watched)
-                with contextlib.suppress(RuntimeError):
-                    watched.call_soon_threadsafe(_tell, culprits, blocked, self._lease)
+                self._tell(watched, culprits, blocked)
             await asyncio.sleep(self._pause)
+
+    def _tell(self, watched: asyncio.AbstractEventLoop, culprits: str, blocked: float) -> None:
+        if culprits not in self._told:
+            self._told.append(culprits)
+            with contextlib.suppress(RuntimeError):
+                watched.call_soon_threadsafe(_warn, culprits, blocked, self._lease)
 
     async def _excused(self) -> float:
         """Seconds for which the whole process stood still, which is nobody's blocking code."""
@@ -82,7 +93,10 @@ class LoopWatch:
         if await self._excused() > excused and await _is_set_within(answered, self._limit):
             return None
         culprits = self._executor.doing(watched)
-        logger.warning("effectlog: the event loop has been blocked for %.2f s by %s", self._limit, culprits)
+        if culprits not in self._told:
+            logger.warning(
+                "effectlog: the event loop has been blocked for %.2f s by %s", self._limit, culprits
+            )
         while self._loop is not None and not await _is_set_within(answered, 1.0):
             pass
         return culprits
@@ -95,7 +109,7 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     return event.is_set()
 
 
-def _tell(culprits: str, seconds: float, lease: float) -> None:
+def _warn(culprits: str, seconds: float, lease: float) -> None:
     kept = "was kept" if seconds < lease else "is kept as long as that thread gets to run"
     warn(
         f"the event loop was blocked for {seconds:.2f} s by {culprits}. The lease of {lease:g} s is renewed from "

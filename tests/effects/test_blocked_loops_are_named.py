@@ -1,7 +1,9 @@
 """F007: code that blocks its loop is told by task, effect and seconds, also when it took longer than the lease."""
 
+import asyncio
 import re
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,24 @@ async def test_a_blocked_loop_is_told_with_who_and_how_long(tmp_path: Path, shar
     assert told is not None
     assert LEASE * share * 0.5 <= float(told[1]) <= LEASE * share + 1.0
     assert len(record.attempts) == 1
+
+
+@durable_task
+async def blocks_again_and_again(times: int) -> None:
+    for _ in range(times):
+        time.sleep(0.1)
+        await asyncio.sleep(0.02)
+
+
+async def test_one_attempt_that_keeps_blocking_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with EffectLog(str(tmp_path / "runs.db"), lease=0.15, check_store=False) as log:
+        run = await log.enqueue(blocks_again_and_again, 12)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            async with log.worker():
+                await run.result(timeout=20)
+    told = [str(w.message) for w in caught if run.id in str(w.message) and "event loop" in str(w.message)]
+    assert len(told) == 1
+    assert sum("has been blocked" in r.getMessage() and run.id in r.getMessage() for r in caplog.records) <= 2
