@@ -79,7 +79,7 @@ class Applier:
                 aside.starts = not await self._up_again()
             except BlockedError as blocked:
                 pause = next(pauses, None)
-                if pause is None and await self._stalled.end(lane):
+                if pause is None and await self._stalled.end_holders(lane, blocked.run_ids):
                     pause = next(endings, None)
                 if pause is None:
                     aside.runs |= blocked.run_ids

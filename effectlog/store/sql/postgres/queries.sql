@@ -58,17 +58,16 @@ SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE pid = $1 AND application_name = $2 AND usename = current_user;
 
 -- name: end_stalled
--- 'ClientRead' also where a statement has merely been prepared, which no time-out of the server's looks at. Of an
--- effect's transaction nothing is in the way before its record, the last thing in it, has locked the run.
+-- 'ClientRead' also where a statement has merely been prepared, which no time-out of the server's looks at.
 SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a
 WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid()
-  AND a.xact_start IS NOT NULL AND a.wait_event IN ('ClientRead', 'ClientWrite')
+  AND a.application_name = ANY($1::text[]) AND a.xact_start IS NOT NULL
+  AND a.wait_event IN ('ClientRead', 'ClientWrite')
   AND a.state_change < clock_timestamp()
-      - make_interval(secs => $1 + CASE a.wait_event WHEN 'ClientWrite' THEN $2::float8 ELSE 0 END)
-  AND (a.application_name = $3
-       OR (a.application_name = $4
-           AND EXISTS (SELECT 1 FROM pg_locks AS l WHERE l.pid = a.pid AND l.mode = 'RowShareLock'
-                         AND l.relation = to_regclass('effectlog.runs'))));
+      - make_interval(secs => $2 + CASE a.wait_event WHEN 'ClientWrite' THEN $3::float8 ELSE 0 END)
+  AND ($4::text[] IS NULL OR a.pid IN (
+      SELECT l.pid FROM effectlog.runs AS r JOIN pg_locks AS l ON l.transactionid = r.xmax AND l.granted
+      WHERE r.id = ANY($4::text[]) AND l.locktype = 'transactionid'));
 
 -- name: learn_types
 VALUES ($1::text[], $2::bigint[], $3::float8[], $4::boolean[], $5::bytea[]);
