@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog.batches import Batches
 from effectlog.entries import Entry, fail, into
-from effectlog.errors import StoreClosed, StoreError
+from effectlog.errors import ConfigurationError, StoreClosed, StoreError
 from effectlog.store.protocol import Concurrent
 
 if TYPE_CHECKING:
@@ -69,7 +69,15 @@ class Engine:
     # --- life ----------------------------------------------------------------------------------
 
     def start(self) -> concurrent.futures.Future[None]:
-        """Start the thread; the future is done when the store is open, or has why it is not."""
+        """Start the thread; the future is done when the store is open, or has why it is not.
+
+        Raises ConfigurationError where it is at work already.
+        """
+        if self._thread is not None and os.getpid() == self._pid:
+            raise ConfigurationError(
+                f"the log on {self.store.name} is open already; open it once, around all that uses it, and pass the "
+                f"object on"
+            )
         opened: concurrent.futures.Future[None] = concurrent.futures.Future()
         opened.set_running_or_notify_cancel()  # Whoever stops waiting for it must not stop it.
         self._pid = os.getpid()
