@@ -151,10 +151,33 @@ class Enqueuer:
         with telemetry.producing("enqueue", spec.name, self._engine, here_attempt()) as producer:
             while chunk := list(itertools.islice(keyed, CHUNK)):
                 commands = [self.command(_keyed(task, key), args, {}, producer.trace) for args, key in chunk]
-                outcomes = await self._commit(*commands)
-                runs += map(self.handle, itertools.repeat(spec), commands, outcomes)
+                runs += self._handles(spec, commands, await self._commit(*commands), runs)
             producer.made(runs)
         return runs
+
+    def _handles(
+        self,
+        spec: TaskSpec,
+        commands: list[c.CreateRuns],
+        outcomes: list[c.Outcome],
+        before: list[Run[Any]],
+    ) -> list[Run[Any]]:
+        """What became of a chunk. A conflict is told with the runs that the whole call has made, which stay."""
+        runs: list[Run[Any]] = []
+        conflict: IdempotencyConflict | None = None
+        for command, outcome in zip(commands, outcomes, strict=True):
+            try:
+                runs.append(self.handle(spec, command, outcome))
+            except IdempotencyConflict as error:
+                conflict = conflict or error
+        if conflict is None:
+            return runs
+        made = tuple(run.id for run in (*before, *runs) if run.created)
+        raise IdempotencyConflict(
+            f"{conflict}. The runs of the other calls up to here are stored ({len(made)} new ones, in the field "
+            f"'created'): with their keys, the same enqueue_many gives them again",
+            **{**conflict.__dict__, "created": made},
+        ) from None
 
     # --- events --------------------------------------------------------------------------------
 

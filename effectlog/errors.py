@@ -112,13 +112,15 @@ class DecodingError(EffectLogError):
 class IdempotencyConflict(EffectLogError):
     """The idempotency key already belongs to a run with other arguments.
 
-    Fields: ``scope``, ``idempotency_key``, ``parameters`` (those that differ), ``run_id``.
+    Fields: ``scope``, ``idempotency_key``, ``parameters`` (those that differ), ``run_id``. ``created``: the ids of
+    runs that the same call of ``enqueue_many`` has stored all the same.
     """
 
     scope: str
     idempotency_key: str
     parameters: list[str]
     run_id: str
+    created: tuple[str, ...] = ()
 
 
 class EffectConflict(EffectLogError):

@@ -170,7 +170,8 @@ class EffectLog:
     ) -> list[Run[R]]:
         """Store many calls, one tuple of positional arguments each, in transactions of a few hundred.
 
-        Raises as ``enqueue``; the calls before the refused chunk are stored.
+        Raises as ``enqueue``; the calls before the refused chunk are stored. For an IdempotencyConflict its own chunk
+        is stored too, but for the calls that conflict, and nothing after it; ``created`` has the new runs' ids.
         """
         return await self._enqueuer.enqueue_many(task, calls, idempotency_keys)
 

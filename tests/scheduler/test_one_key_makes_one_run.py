@@ -116,3 +116,15 @@ async def test_a_purged_key_names_a_new_run_that_replays_nothing_old(field: Fiel
     with closing(sqlite3.connect(field.db)) as db:
         ids = {row[0] for row in db.execute("SELECT DISTINCT run_id FROM effectlog_effects")}
     assert ids == {second.id}
+
+
+async def test_a_conflict_among_many_tells_which_runs_are_there_all_the_same(log: EffectLog) -> None:
+    first = await log.enqueue(quick.with_options(idempotency_key="k1"), "a")
+    with pytest.raises(IdempotencyConflict, match="2 new ones") as refused:
+        await log.enqueue_many(quick, [("x",), ("other",), ("y",)], ["k0", "k1", "k2"])
+    assert (refused.value.idempotency_key, refused.value.parameters) == ("k1", ["what"])
+    stored = {run.id for run in await log.list_runs()} - {first.id}
+    assert set(refused.value.created) == stored
+    assert len(stored) == 2
+    again = await log.enqueue_many(quick, [("x",), ("a",), ("y",)], ["k0", "k1", "k2"])
+    assert [run.created for run in again] == [False] * 3
