@@ -238,7 +238,8 @@ class SqliteStore:
                 opened = stack.enter_context(sqlite_within.transaction(self._connection))
             except sqlite3.Error as error:
                 raise _translated(error, self.name) from error
-            yield opened
+            with sqlite_within.explained():
+                yield opened
 
     async def _read(self, function: Callable[..., T], *args: Any) -> T:
         return await self._call(self._reader or self._writer, function, *args)
@@ -357,8 +358,8 @@ def _translated(error: Exception, name: str) -> StoreError:
     match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreError(
-                f"store locked by another process: {name}. It is retried while leases last; find the process "
-                f"that keeps a write transaction on the file open",
+                f"store locked by another connection, of another process or of this one: {name}. It is retried while "
+                f"leases last; find who keeps a write transaction on the file open",
                 transient=True,
             )
         case sqlite3.SQLITE_FULL:

@@ -112,6 +112,20 @@ def transaction(connect: Callable[[], sqlite3.Connection]) -> Iterator[OpenTrans
         connection.close()  # Rolls back what was not committed.
 
 
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Say what to do instead where ``_keep_open`` denied something, which SQLite calls only "not authorized"."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_AUTH:
+            raise
+        raise ConfigurationError(
+            "a transactional effect can't commit, roll back or begin by itself: what it wrote is committed together "
+            "with its record when the function returns, and rolled back when it raises; leave that call out"
+        ) from error
+
+
 def _keep_open(action: int, *_: Any) -> int:
     """What the function wrote must not be committed without its record: only savepoints are its own."""
     return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK

@@ -60,7 +60,7 @@ async def test_live_effects_and_claims_go_on_by_themselves_once_it_is_free(
                 await asyncio.sleep(0.01)
         with locked(tmp_path / "runs.db"):
             go_on.set()  # The effect returns while nothing can be written.
-            with pytest.raises(StoreError, match="store locked by another process") as refused:
+            with pytest.raises(StoreError, match="store locked by another connection") as refused:
                 await log.enqueue(talk, "refused")
             assert refused.value.transient
             await asyncio.sleep(3 * BUSY_TIMEOUT)
@@ -112,5 +112,5 @@ async def test_the_command_line_says_who_is_in_the_way_and_still_reads(tmp_path:
         assert "pending" in shown
         _, reason = await asyncio.to_thread(writing.communicate, timeout=30)
     assert writing.returncode == 1
-    assert reason.startswith("effectlog: store locked by another process")
+    assert reason.startswith("effectlog: store locked by another connection")
     assert reason.count("\n") == 1

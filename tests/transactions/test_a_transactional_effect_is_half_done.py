@@ -193,7 +193,7 @@ async def test_a_function_that_ends_its_transaction_is_stopped_or_held(store_url
     else:
         set_hook(store_url, lambda connection: connection.commit())
         async with EffectLog(store_url) as log:
-            with pytest.raises(RunFailed, match="not authorized"):
+            with pytest.raises(RunFailed, match="commit, roll back or begin by itself"):
                 await log.run(order, "a")
         assert await orders(store_url) == []
 
