@@ -80,7 +80,8 @@ _WORKERS = (
 
 
 def _facts(facts: dict[str, Any]) -> str:
-    return "\n".join(f"{name.replace('_', ' '):<14}{_fact(name, value)}" for name, value in facts.items())
+    wide = max(14, *(len(name) + 2 for name in facts))
+    return "\n".join(f"{name.replace('_', ' '):<{wide}}{_fact(name, value)}" for name, value in facts.items())
 
 
 def _fact(name: str, value: object) -> str:

@@ -15,16 +15,19 @@ from effectlog.tasks import spec_of
 
 def load(module: str) -> Any:
     """Import a module; raises ConfigurationError saying where its code failed."""
+    if module.endswith(".py") or "/" in module:
+        name = module.removeprefix("./").removesuffix(".py").replace("/", ".")
+        raise ConfigurationError(f"{module} is a file; give the module's name, as in {name}")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         return importlib.import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigurationError(f"module {module} can't be imported: {_reason(error)}") from error
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     reason = f"{type(error).__name__}: {error}"
     frames = [
         frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename

@@ -75,8 +75,8 @@ def find(name: str, annotation: Any) -> type:
     cls = _annotated(name, annotation) or _registered.get(name) or _imported(name)
     if cls is None:
         raise RefusalError(
-            f"no class {name!r} is known in this process: import its module, name it in the function's return"
-            " annotation, or pass it to effectlog's codec.register",
+            f"no class {name!r} is known in this process: import its module, name it in the function's"
+            " annotations, or pass it to effectlog's codec.register",
             name,
         )
     if not is_storable(cls):

@@ -43,6 +43,8 @@ REFUSALS = {
         "[]",
     ): "it has fails, fails_thrice, greet, sell, total, waits, waits_kindly",
     ("worker", "nosuchmodule"): "No module named 'nosuchmodule'",
+    ("worker", "shop_app.py"): "shop_app.py is a file; give the module's name, as in shop_app",
+    ("enqueue", "./app/shop.py:sell", "[]"): "give the module's name, as in app.shop",
     ("emit", "nobody.listens", "1"): "no task is subscribed",
     ("show", "no-such-run"): "no run no-such-run",
 }
@@ -55,6 +57,16 @@ def test_what_python_and_the_log_refuse_is_said_in_one_line(terminal, command, e
     assert done.code == 1
     assert one_line(done.err), done.err
     assert expected in done.err
+
+
+@pytest.mark.parametrize("status", [0, 5])
+def test_a_module_that_ends_the_process_is_a_failure_like_others(terminal, status):
+    (terminal.folder / "leaves.py").write_text(f"import sys\n\nsys.exit({status})\n")
+    done = terminal("worker", "leaves")
+    assert done.code == 1
+    assert one_line(done.err), done.err
+    assert f"SystemExit: {status}" in done.err
+    assert "leaves.py, line 3" in done.err
 
 
 def test_a_module_that_fails_is_named_with_the_line_that_failed(terminal):
