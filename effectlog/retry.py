@@ -5,6 +5,7 @@ Leaf module, pure: counts in, seconds or a verdict out.
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 
@@ -44,7 +45,8 @@ class Retry:
                 )
         for name, at_least in (("delay", 0.0), ("backoff", 1.0), ("max_delay", 0.0), ("jitter", 0.0)):
             given = getattr(self, name)
-            if not isinstance(given, int | float) or not given >= at_least:
+            endless = name != "max_delay" and given == math.inf
+            if not isinstance(given, int | float) or not given >= at_least or endless:
                 raise ConfigurationError(f"Retry({name}={given!r}): give a number from {at_least:g} on")
         give_up_on = error_types(self.give_up_on, "Retry(give_up_on=)")
         object.__setattr__(self, "give_up_on", give_up_on)

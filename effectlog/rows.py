@@ -7,10 +7,12 @@ nothing that could refer back to them, so the garbage collector need not look at
 
 from __future__ import annotations
 
+import math
 from copy import copy
 
 from msgspec import Struct, field
 
+from effectlog.errors import ConfigurationError
 from effectlog.model import AttemptOutcome, EffectState, ErrorInfo, Policy, RunState
 
 
@@ -55,6 +57,13 @@ class NewRun(Struct, gc=False):
     depth: int = 0
     concurrency_key: str | None = None
     trace: str | None = None
+
+    def __post_init__(self) -> None:
+        # SQLite would refuse a due time that is none, and PostgreSQL would keep it: a run that is never due.
+        if not math.isfinite(self.delay if self.due_at is None else self.due_at):
+            raise ConfigurationError(
+                f"a run of {self.task} can't be due at {self.due_at} or in {self.delay} seconds; give a moment"
+            )
 
 
 class AttemptRow(Struct, gc=False):

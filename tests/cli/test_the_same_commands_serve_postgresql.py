@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -35,6 +36,7 @@ async def test_enqueue_work_show_resolve_and_examine(terminal, postgres_database
             assert decided.code == 0, decided.err
             assert await run.result(timeout=30) == "Decimal('3')"
     healthy = there.inside("doctor")
+    assert re.search(r"^open transactions {2,}\d", healthy.out, re.MULTILINE)
     assert (healthy.code, healthy.err) == (0, "")
     assert run_id in there.inside("runs", "--state", "succeeded").out
 

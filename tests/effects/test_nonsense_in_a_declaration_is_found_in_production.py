@@ -9,6 +9,7 @@ import pytest
 
 from effectlog import ConfigurationError, EffectLog, Retry, durable_task, effect
 from effectlog.clients.failures import NOT_SENT_HTTPX
+from effectlog.rows import NewRun
 
 ANY: Any = "a text where something else is wanted"
 
@@ -39,6 +40,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "give_up_on of no type": (lambda: Retry(give_up_on=(ANY,)), "give_up_on=.*exception type"),
     "retry delay as text": (lambda: Retry(delay=ANY), "delay=.*number"),
     "retry delay not a number": (lambda: Retry(delay=math.nan), "delay=.*number"),
+    "retry delay endless": (lambda: Retry(delay=math.inf), "delay=.*number"),
+    "backoff endless": (lambda: Retry(backoff=math.inf, delay=0.0), "backoff=.*number"),
     "timeout as text": (lambda: effect("k", timeout=ANY)(send), "timeout=.*seconds"),
     "timeout not a number": (lambda: effect("k", timeout=math.nan)(send), "timeout=.*seconds"),
     "timeout endless": (lambda: effect("k", timeout=math.inf)(send), "timeout=.*seconds"),
@@ -81,6 +84,12 @@ def test_what_is_meant_is_accepted() -> None:
         "k", name="sane", not_applied=errors, final=ValueError, timeout=timedelta(seconds=3), lookup_budget=0
     )(send)  # type: ignore[arg-type]
     assert Retry(give_up_on=OSError).give_up_on == (OSError,)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("due", [{"delay": math.nan}, {"delay": math.inf}, {"due_at": math.nan}])
+def test_no_run_that_is_never_due_gets_as_far_as_a_store(due: dict[str, float]) -> None:
+    with pytest.raises(ConfigurationError, match="can't be due"):
+        NewRun(id="x", task="t", args=b"{}", **due)
 
 
 def test_one_old_name_is_one_alias_and_not_its_letters() -> None:
