@@ -321,12 +321,14 @@ ORDER BY seq DESC LIMIT $2;
 SELECT id, state FROM effectlog.runs WHERE id = ANY($1::text[]);
 
 -- name: next_due
-SELECT bool_or(due), min(next_due_at - now.at) FROM (SELECT extract(epoch FROM clock_timestamp())::float8 AS at) AS now
+-- The earliest by min(), which an index answers: asked whether one EXISTS, the server reads the whole table to say no.
+SELECT bool_or(first_due_at <= now.at), min(next_due_at - now.at)
+FROM (SELECT extract(epoch FROM clock_timestamp())::float8 AS at) AS now
 CROSS JOIN LATERAL (
-    SELECT EXISTS (SELECT 1 FROM effectlog.runs
-                   WHERE state = 'pending' AND crashes < 2 AND task = wanted.task AND due_at <= now.at)
-        OR EXISTS (SELECT 1 FROM effectlog.runs
-                   WHERE state = 'pending' AND crashes >= 2 AND task = wanted.task AND due_at <= now.at) AS due,
+    SELECT least((SELECT min(due_at) FROM effectlog.runs
+                  WHERE state = 'pending' AND crashes < 2 AND task = wanted.task),
+                 (SELECT min(due_at) FROM effectlog.runs
+                  WHERE state = 'pending' AND crashes >= 2 AND task = wanted.task)) AS first_due_at,
            least((SELECT min(due_at) FROM effectlog.runs
                   WHERE state = 'pending' AND crashes < 2 AND task = wanted.task AND due_at > now.at),
                  (SELECT min(due_at) FROM effectlog.runs
