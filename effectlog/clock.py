@@ -22,15 +22,19 @@ class Clock(Protocol):
     @property
     def identity(self) -> str:
         """Names the machine's boot and time namespace."""
+        ...
 
     def wall(self) -> float:
         """Seconds since the epoch; may be stepped."""
+        ...
 
     def monotonic(self) -> float:
         """Seconds that never step, shared by all processes of the machine."""
+        ...
 
     def boot(self) -> float:
         """As ``monotonic``, and counting the time asleep where the platform can tell."""
+        ...
 
 
 class SystemClock:

@@ -32,9 +32,11 @@ class Step(Protocol):
 
     def block(self) -> Any:
         """Wait on this thread."""
+        ...
 
     async def wait(self) -> Any:
         """Wait on this loop."""
+        ...
 
 
 Steps: TypeAlias = "Generator[Step, Any, Any]"

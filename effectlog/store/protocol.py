@@ -71,6 +71,7 @@ class Liveness(Protocol):
         ``rebooted`` says that these owners' leases are in a clock that no longer runs, so that
         no sign of life is enough.
         """
+        ...
 
     async def forget(self, owner: str) -> None:
         """Clear away what an owner known to be dead left behind."""
@@ -82,14 +83,17 @@ class Store(Protocol):
     @property
     def name(self) -> str:
         """The store's address as people may see it, without a password."""
+        ...
 
     @property
     def clock(self) -> Clock:
         """The clocks that this store's callers use."""
+        ...
 
     @property
     def liveness(self) -> Liveness:
         """Who of the owners is gone."""
+        ...
 
     async def open(self) -> None:
         """Connect, check and migrate; raises ``StoreRefused`` with the reason and the advice."""
@@ -102,36 +106,46 @@ class Store(Protocol):
 
         A command whose run is kept by somebody else's open transaction comes back ``Refusal.BUSY``.
         """
+        ...
 
     async def changed(self) -> None:
         """Return when another process may have changed something, or after a poll interval."""
 
     async def get(self, run_id: str) -> StoredRun | None:
         """Read one run whole."""
+        ...
 
     async def find(self, query: RunFilter) -> list[StoredRun]:
         """Read runs whole, newest first."""
+        ...
 
     async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
         """The states of these runs; unknown ids are left out."""
+        ...
 
     async def due(self, tasks: Sequence[str]) -> Due:
         """Whether runs of these tasks are due."""
+        ...
 
     async def owners(self) -> dict[str, str]:
         """Every owner of a running run, with the identity of the clock its lease is in."""
+        ...
 
     async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
         """The running runs that nobody owns any more."""
+        ...
 
     async def subscriptions(self, event: str) -> list[Subscription]:
         """The tasks subscribed to an event."""
+        ...
 
     async def workers(self) -> list[WorkerRow]:
         """The workers that have reported themselves and not left."""
+        ...
 
     async def health(self) -> dict[str, object]:
         """Facts for ``doctor``: counts by state, pending runs by task, sizes, oldest doubt."""
+        ...
 
 
 @runtime_checkable
@@ -140,6 +154,7 @@ class Concurrent(Protocol):
 
     async def renew(self, command: Renew) -> Outcome:
         """Apply one renewal beside whatever else is being applied."""
+        ...
 
 
 @runtime_checkable
@@ -148,6 +163,7 @@ class Foreseeing(Protocol):
 
     async def next_lapse(self) -> float | None:
         """Seconds until the next lease of a running run ends; None where none is to end."""
+        ...
 
 
 @runtime_checkable
@@ -156,9 +172,11 @@ class Joining(Protocol):
 
     async def apply_within(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
         """Apply them; stored if the transaction commits, gone if not. Where one is refused or late, none is."""
+        ...
 
     def apply_within_sync(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
         """As ``apply_within``, on a connection of a blocking driver."""
+        ...
 
 
 @runtime_checkable
@@ -167,6 +185,7 @@ class AwaitedTransactions(Joining, Protocol):
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """A transaction that is rolled back unless it is committed."""
+        ...
 
 
 @runtime_checkable
@@ -175,6 +194,7 @@ class BlockingTransactions(Joining, Protocol):
 
     def transaction_sync(self) -> AbstractContextManager[Any]:
         """A transaction that is rolled back unless it is committed."""
+        ...
 
 
 @runtime_checkable
@@ -183,6 +203,7 @@ class Marked(Protocol):
 
     async def mark(self) -> str | None:
         """The mark that was set since the newest migration."""
+        ...
 
     async def set_mark(self, mark: str) -> None:
         """Keep a mark with the newest migration."""

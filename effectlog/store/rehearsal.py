@@ -23,12 +23,15 @@ class Stage(Protocol):
     @property
     def clock(self) -> Clock:
         """As ``Store.clock``."""
+        ...
 
     async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
         """As ``Store.apply``, but for being durable."""
+        ...
 
     async def get(self, run_id: str) -> StoredRun | None:
         """As ``Store.get``."""
+        ...
 
 
 @runtime_checkable
@@ -37,6 +40,7 @@ class Rehearsing(Protocol):
 
     async def rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
         """Run ``use`` on a stage of this store, and roll back all that it did."""
+        ...
 
 
 class StageOn:

@@ -286,7 +286,7 @@ class SqliteStore:
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows("load_workers")
-        return [WorkerRow(*(*row[:-1], mapping.tasks_from(row[-1]))) for row in rows]
+        return [WorkerRow(*row[:-1], tasks=mapping.tasks_from(row[-1])) for row in rows]
 
     async def health(self) -> dict[str, object]:
         states = dict(await self._rows("count_states"))
