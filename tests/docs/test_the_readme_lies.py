@@ -17,6 +17,8 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 @pytest.mark.parametrize("code", BLOCKS, ids=lambda code: str(README[: README.index(code)].count("\n") + 1))
 def test_a_snippet_runs_as_it_stands(code: str, tmp_path: Path) -> None:
     (tmp_path / "snippet.py").write_text(code, encoding="utf-8")
+    # For the snippet that is a test: some releases of pytest-asyncio warn where this is not said.
+    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
     command = [sys.executable, "-W", "error", "snippet.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
