@@ -6,7 +6,6 @@ import inspect
 import itertools
 import json
 from collections import OrderedDict
-from collections.abc import Sized
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from effectlog import commands as c
@@ -16,7 +15,6 @@ from effectlog.attempt import Ending
 from effectlog.children import chain, check_child, check_no_transaction, inherit
 from effectlog.context import here_attempt
 from effectlog.errors import (
-    ConfigurationError,
     EncodingError,
     IdempotencyConflict,
     KeyTemplateError,
@@ -24,13 +22,14 @@ from effectlog.errors import (
 )
 from effectlog.events import payload_parameter
 from effectlog.keys import KeyTemplate, check_name, fingerprints, new_run_id
+from effectlog.many import conflict_among, keyed_task, with_keys
 from effectlog.registry import registered
 from effectlog.rows import NewRun
 from effectlog.run import Run
 from effectlog.tasks import options_of, spec_of
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
     from effectlog.administration import Administration
     from effectlog.attempt import Attempt
@@ -145,12 +144,14 @@ class Enqueuer:
     async def enqueue_many(
         self, task: Any, calls: Iterable[tuple[Any, ...]], idempotency_keys: Sequence[str] | None
     ) -> list[Run[Any]]:
-        keyed = _with_keys(calls, idempotency_keys)
+        keyed = with_keys(calls, idempotency_keys)
         spec = spec_of(task)
         runs: list[Run[Any]] = []
         with telemetry.producing("enqueue", spec.name, self._engine, here_attempt()) as producer:
             while chunk := list(itertools.islice(keyed, CHUNK)):
-                commands = [self.command(_keyed(task, key), args, {}, producer.trace) for args, key in chunk]
+                commands = [
+                    self.command(keyed_task(task, key), args, {}, producer.trace) for args, key in chunk
+                ]
                 runs += self._handles(spec, commands, await self._commit(*commands), runs)
             producer.made(runs)
         return runs
@@ -172,12 +173,7 @@ class Enqueuer:
                 conflict = conflict or error
         if conflict is None:
             return runs
-        made = tuple(run.id for run in (*before, *runs) if run.created)
-        raise IdempotencyConflict(
-            f"{conflict}. The runs of the other calls up to here are stored ({len(made)} new ones, in the field "
-            f"'created'): with their keys, the same enqueue_many gives them again",
-            **{**conflict.__dict__, "created": made},
-        ) from None
+        raise conflict_among(conflict, (*before, *runs)) from None
 
     # --- events --------------------------------------------------------------------------------
 
@@ -274,29 +270,6 @@ class Enqueuer:
             for spec in specs.values()
             for event in spec.events
         )
-
-
-def _keyed(task: Any, key: str | None) -> Any:
-    return task if key is None else task.with_options(idempotency_key=key)
-
-
-def _with_keys(
-    calls: Iterable[tuple[Any, ...]], keys: Sequence[str] | None
-) -> Iterator[tuple[tuple[Any, ...], str | None]]:
-    if keys is None:
-        pairs: Iterable[tuple[tuple[Any, ...], str | None]] = ((args, None) for args in calls)
-    else:
-        if isinstance(calls, Sized) and len(calls) != len(keys):
-            raise ConfigurationError(
-                f"enqueue_many: {len(calls)} calls and {len(keys)} idempotency keys; give one key a call"
-            )
-        pairs = zip(calls, keys, strict=True)
-    for args, key in pairs:
-        if not isinstance(args, tuple | list):
-            raise ConfigurationError(
-                f"enqueue_many takes one tuple of positional arguments a run, as in [(1,), (2,)], not {args!r}"
-            )
-        yield tuple(args), key
 
 
 def _check_emit(event: str, key: str | None, correlation_id: str | None) -> None:

@@ -18,8 +18,7 @@ from effectlog.model import RunState
 from effectlog.store import mapping, postgres_schema, postgres_within
 from effectlog.store.borrowing import refuse_awaited, without_waiting
 from effectlog.store.postgres_applier import Applier
-from effectlog.store.postgres_apply import Aside, apply_batch
-from effectlog.store.postgres_batch import LEASE_CLOCK, Batch
+from effectlog.store.postgres_batch import LEASE_CLOCK
 from effectlog.store.postgres_claims import load_whole
 from effectlog.store.postgres_clock import ServerClock
 from effectlog.store.postgres_commits import Commits, Work
@@ -28,10 +27,10 @@ from effectlog.store.postgres_effects import EffectTransactions, OpenTransaction
 from effectlog.store.postgres_errors import refused, translated
 from effectlog.store.postgres_health import facts
 from effectlog.store.postgres_liveness import PostgresLiveness
+from effectlog.store.postgres_rehearsal import rehearse
 from effectlog.store.postgres_session import Session
 from effectlog.store.postgres_url import checked_schema, parse_url
 from effectlog.store.protocol import Due, RunFilter, WorkerRow
-from effectlog.store.rehearsal import StageOn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -255,16 +254,7 @@ class PostgresStore:
 
     async def _rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
         async with self._probe() as connection:
-
-            async def apply(commands: Sequence[c.Command]) -> list[c.Outcome]:
-                batch = Batch(connection, self._sql, self._schema)
-                return await apply_batch(batch, commands, Aside(), verify_dead=False)
-
-            await connection.execute("BEGIN")
-            try:
-                return await use(StageOn(self._clock, apply, lambda ids: self._whole(connection, ids)))
-            finally:
-                await connection.execute("ROLLBACK")
+            return await rehearse(connection, self._sql, self._schema, self._clock, use)
 
     async def apply_within(self, transaction: Any, commands: Sequence[c.Command]) -> list[c.Outcome]:
         """Apply inside the caller's own open transaction: seen when it commits, gone if it rolls back.

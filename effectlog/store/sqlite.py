@@ -31,6 +31,7 @@ from effectlog.store.flock import NoLiveness, liveness_beside
 from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
 from effectlog.store.rehearsal import StageOn
 from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs, perform
+from effectlog.store.sqlite_errors import no_connection, translated
 from effectlog.store.sqlite_fork import at_work
 from effectlog.store.sqlite_live import LiveRuns
 from effectlog.store.sqlite_watch import ChangeWatch
@@ -140,7 +141,7 @@ class SqliteStore:
             # aiosqlite has told its thread to end. The thread still answers to this loop, which must be there then.
             connection._thread.join(1.0)  # noqa: SLF001 - as above
             if isinstance(error, sqlite3.Error):
-                raise _translated(error, self.name) from error
+                raise translated(error, self.name) from error
             raise
 
     async def _call(
@@ -155,7 +156,7 @@ class SqliteStore:
             # aiosqlite offers single statements only; a batch must be one unit on its thread.
             return await connection._execute(at_work, function, raw, *args)  # type: ignore[no-any-return,no-untyped-call]  # noqa: SLF001
         except (sqlite3.Error, ValueError, OverflowError) as error:
-            raise _translated(error, self.name) from error
+            raise translated(error, self.name) from error
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -196,7 +197,7 @@ class SqliteStore:
         if isinstance(connection, sqlite3.Connection):
             return self._borrowed(connection, *arguments)
         if not isinstance(connection, aiosqlite.Connection):
-            raise _no_connection(transaction)
+            raise no_connection(transaction)
         return await self._call(connection, self._borrowed, *arguments)
 
     def apply_within_sync(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
@@ -207,7 +208,7 @@ class SqliteStore:
         if isinstance(connection, aiosqlite.Connection):
             raise has_to_be_awaited()
         if not isinstance(connection, sqlite3.Connection):
-            raise _no_connection(transaction)
+            raise no_connection(transaction)
         return self._borrowed(connection, sqlite_within.apply, self._path, self._clock, commands)
 
     def _borrowed(self, connection: sqlite3.Connection, function: Callable[..., T], *args: Any) -> T:
@@ -220,7 +221,7 @@ class SqliteStore:
                     f"since it first read; roll it back, and begin it with BEGIN IMMEDIATE",
                     transient=True,
                 ) from error
-            raise _translated(error, self.name) from error
+            raise translated(error, self.name) from error
 
     @contextlib.contextmanager
     def transaction_sync(self) -> Iterator[sqlite_within.OpenTransaction]:
@@ -237,7 +238,7 @@ class SqliteStore:
             try:
                 opened = stack.enter_context(sqlite_within.transaction(self._connection))
             except sqlite3.Error as error:
-                raise _translated(error, self.name) from error
+                raise translated(error, self.name) from error
             with sqlite_within.explained():
                 yield opened
 
@@ -286,7 +287,7 @@ class SqliteStore:
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows("load_workers")
-        return [WorkerRow(*row[:-1], tasks=mapping.tasks_from(row[-1])) for row in rows]
+        return [WorkerRow(*[*row[:-1], mapping.tasks_from(row[-1])]) for row in rows]
 
     async def health(self) -> dict[str, object]:
         states = dict(await self._rows("count_states"))
@@ -341,35 +342,3 @@ def _find(connection: sqlite3.Connection, query: RunFilter) -> list[StoredRun]:
     state = query.state.value if query.state else None
     rows = connection.execute(SQL["find_runs"], (state, query.task, query.before, query.limit))
     return load_runs(connection, [row[0] for row in rows.fetchall()])
-
-
-def _no_connection(transaction: Any) -> ConfigurationError:
-    return ConfigurationError(
-        f"a {type(transaction).__name__} is no connection of sqlite3, aiosqlite or SQLAlchemy, so nothing can be "
-        f"stored in its transaction"
-    )
-
-
-def _translated(error: Exception, name: str) -> StoreError:
-    """A driver's error in our words; ``transient`` says whether trying again can help."""
-    text = str(error)
-    if not hasattr(error, "sqlite_errorcode") and "closed" in text.lower():
-        return StoreClosed(f"{name} is closed; open the log again")
-    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreError(
-                f"store locked by another connection, of another process or of this one: {name}. It is retried while "
-                f"leases last; find who keeps a write transaction on the file open",
-                transient=True,
-            )
-        case sqlite3.SQLITE_FULL:
-            advice = "the disk is full; free space on it"
-        case sqlite3.SQLITE_READONLY:
-            advice = "it is read-only; make the file and its folder writable"
-        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
-            advice = (
-                f"it is damaged or no database ({text}); restore it from a backup, or choose another path"
-            )
-        case _:
-            advice = text
-    return StoreError(f"{name}: {advice}", transient=False)

@@ -1,0 +1,40 @@
+"""SQLite's errors in effectlog's words, each with what to do next."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from effectlog.errors import ConfigurationError, StoreClosed, StoreError
+
+
+def no_connection(transaction: Any) -> ConfigurationError:
+    return ConfigurationError(
+        f"a {type(transaction).__name__} is no connection of sqlite3, aiosqlite or SQLAlchemy, so nothing can be "
+        f"stored in its transaction"
+    )
+
+
+def translated(error: Exception, name: str) -> StoreError:
+    """A driver's error in our words; ``transient`` says whether trying again can help."""
+    text = str(error)
+    if not hasattr(error, "sqlite_errorcode") and "closed" in text.lower():
+        return StoreClosed(f"{name} is closed; open the log again")
+    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreError(
+                f"store locked by another connection, of another process or of this one: {name}. It is retried while "
+                f"leases last; find who keeps a write transaction on the file open",
+                transient=True,
+            )
+        case sqlite3.SQLITE_FULL:
+            advice = "the disk is full; free space on it"
+        case sqlite3.SQLITE_READONLY:
+            advice = "it is read-only; make the file and its folder writable"
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            advice = (
+                f"it is damaged or no database ({text}); restore it from a backup, or choose another path"
+            )
+        case _:
+            advice = text
+    return StoreError(f"{name}: {advice}", transient=False)
