@@ -72,7 +72,8 @@ def effect(
         destination: the contract of the system it talks to, which the engine enforces: an object of
             ``effectlog.destinations`` or of your own, or the name of a built-in one such as ``"stripe/v1"``.
         in_doubt: what a later request does about an earlier one without an outcome: ``"resend"``,
-            ``"hold"``, or a look-up function with the effect's parameters.
+            ``"hold"``, or a look-up function with the effect's parameters (a method's ``self`` or ``cls`` too, if
+            it takes it).
         lookup_budget: seconds for which a look-up may not know before the run is held.
         retry: how the request is tried again inside the attempt.
         timeout: seconds a request may take, as for tasks. An async one is cancelled then, and whether it happened is

@@ -47,25 +47,24 @@ async def prove(store: Store) -> None:
     marked = store if isinstance(store, Marked) and type(store).__module__ in _BUILT_IN else None
     if marked is not None and await marked.mark() == _MARK:
         return
-    try:
-        if marked is not None and isinstance(store, Rehearsing):
-            await store.rehearse(lambda stage: _Probe(stage).run())
-        else:
-            await _on_the_store_itself(store)
-    except _MissingError as missing:
+    if marked is not None and isinstance(store, Rehearsing):
+        missing = await store.rehearse(lambda stage: _Probe(stage).missing())
+    else:
+        missing = await _missing_itself(store)
+    if missing is not None:
         raise StoreRefused(
             f"{store.name} was refused: it does not guarantee that {missing.guarantee} ({missing}), so "
             f"{_MEANING[missing.guarantee]}; use another store, or check_store=False for an experiment",
             guarantee=missing.guarantee,
-        ) from None
+        )
     if marked is not None:
         await marked.set_mark(_MARK)
 
 
-async def _on_the_store_itself(store: Store) -> None:
+async def _missing_itself(store: Store) -> _MissingError | None:
     probe = _Probe(store)
     try:
-        await probe.run()
+        return await probe.missing()
     finally:
         await probe.clean()
 
@@ -86,11 +85,15 @@ class _Probe:
         self._owners = (f"{name}-first", f"{name}-second")
         self._first = c.Fence(name, 1)
 
-    async def run(self) -> None:
-        """Try the three guarantees; raises the first one that is missing."""
-        await self.owner_is_stored()
-        await self.live_lease_is_respected()
-        await self.stale_fence_is_refused()
+    async def missing(self) -> _MissingError | None:
+        """Try the three guarantees; gives the first one that is missing."""
+        try:
+            await self.owner_is_stored()
+            await self.live_lease_is_respected()
+            await self.stale_fence_is_refused()
+        except _MissingError as missing:
+            return missing
+        return None
 
     async def owner_is_stored(self) -> None:
         guarantee = "owner and lease are stored"

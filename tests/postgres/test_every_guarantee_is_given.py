@@ -8,6 +8,8 @@ import pytest
 from helpers import create, do, new_run
 
 from effectlog import commands as c
+from effectlog.errors import StoreError, StoreRefused
+from effectlog.store import postgres_rehearsal
 from effectlog.store.probe import prove
 from effectlog.store.protocol import RunFilter
 from effectlog.testing.conformance import GUARANTEES, check_store
@@ -15,7 +17,9 @@ from effectlog.testing.conformance import GUARANTEES, check_store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from effectlog.rows import StoredRun
     from effectlog.store.postgres import PostgresStore
+    from effectlog.store.rehearsal import Stage
 
 
 @pytest.mark.timeout(180)
@@ -40,3 +44,34 @@ async def test_the_check_at_open_is_remembered_with_the_schema(store: PostgresSt
     assert await store.find(RunFilter()) == []
     created = await do(store, create(new_run()))
     assert created.created
+
+
+async def test_a_process_that_dies_in_the_check_leaves_nothing_of_it_to_others(
+    open_store: Callable[..., Awaitable[PostgresStore]],
+) -> None:
+    store, other = await open_store(), await open_store()
+    seen: list[int] = []
+
+    async def look(stage: Stage) -> None:
+        run = new_run()
+        await stage.apply([create(run), c.Claim("owner", "probe", 60.0, (c.TaskLimit((run.task,)),), 1)])
+        assert await stage.get(run.id) is not None
+        seen.append(len(await other.find(RunFilter())))
+        raise ZeroDivisionError
+
+    with pytest.raises(StoreError):
+        await store.rehearse(look)
+    assert seen == [0]
+    assert await store.find(RunFilter()) == []
+
+
+async def test_a_store_that_fails_in_the_rehearsal_is_refused_by_the_guarantee(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def forgetful(*_: object) -> list[StoredRun]:
+        return []
+
+    monkeypatch.setattr(postgres_rehearsal, "load_whole", forgetful)
+    with pytest.raises(StoreRefused, match="owner and lease are stored"):
+        await prove(store)
+    assert await store.mark() is None
