@@ -19,6 +19,7 @@ from effectlog.keys import Binder, KeyTemplate, check_name, fingerprints
 from effectlog.model import Policy
 from effectlog.notice import users_level
 from effectlog.outlasting import check_effect
+from effectlog.retry import Retry
 from effectlog.spec import Annotation, EffectCall, EffectSpec
 from effectlog.wrapping import FunctionWrapper
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from effectlog.attempt import Attempt
     from effectlog.contract import Destination
-    from effectlog.retry import Retry
 
 F = TypeVar("F")
 
@@ -116,7 +116,7 @@ def effect(
             ),
             destination=contract,
             destination_json=json.dumps(contract.to_json()) if contract else None,
-            retry=retry,
+            retry=Retry.checked(retry, f"effect {qualified_name(function)}"),
             timeout=None if timeout is None else _seconds(timeout, "timeout", function, positive=True),
             # Whatever leaves the function before the commit leaves nothing behind.
             not_applied=(BaseException,) if transactional else _types(not_applied, "not_applied", function),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
+from typing import Any
 
 from effectlog.checks import CENTURY, error_types
 from effectlog.errors import ConfigurationError
@@ -50,6 +51,13 @@ class Retry:
                 raise ConfigurationError(f"Retry({name}={given!r}): give a number from {at_least:g} on")
         give_up_on = error_types(self.give_up_on, "Retry(give_up_on=)")
         object.__setattr__(self, "give_up_on", give_up_on)
+
+    @staticmethod
+    def checked(given: Any, what: str) -> Retry | None:
+        """The given ``retry=``, or None where there is none; ConfigurationError for anything else."""
+        if given is None or isinstance(given, Retry):
+            return given
+        raise ConfigurationError(f"{what}: retry={given!r}; give a Retry, as in Retry(max_attempts=5)")
 
     def delay_after(self, errors: int) -> float:
         """Seconds to wait after the ``errors``-th error; at least the declared delay, never less."""

@@ -224,7 +224,7 @@ def _declare(
         signature=signature,
         returns=Annotation(inner, return_annotation),
         accepts=Annotation(inner, _argument_annotations),
-        retry=retry or Retry(),
+        retry=Retry.checked(retry, f"task {stored}") or Retry(),
         aliases=(aliases,) if isinstance(aliases, str) else tuple(aliases),
         events=(on,) if isinstance(on, str) else tuple(on or ()),
         timeout=limit,

@@ -40,6 +40,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "give_up_on of no type": (lambda: Retry(give_up_on=(ANY,)), "give_up_on=.*exception type"),
     "retry delay as text": (lambda: Retry(delay=ANY), "delay=.*number"),
     "retry delay not a number": (lambda: Retry(delay=math.nan), "delay=.*number"),
+    "retry of an effect as a number": (lambda: effect("k", retry=3)(send), "effect .*retry=3; give a Retry"),  # type: ignore[arg-type]
+    "retry of a task as a number": (declared(retry=3), "task never: retry=3; give a Retry"),
     "retry delay endless": (lambda: Retry(delay=math.inf), "delay=.*number"),
     "backoff endless": (lambda: Retry(backoff=math.inf, delay=0.0), "backoff=.*number"),
     "timeout as text": (lambda: effect("k", timeout=ANY)(send), "timeout=.*seconds"),
