@@ -16,7 +16,7 @@ from effectlog.entries import is_busy
 from effectlog.errors import StoreClosed, StoreError
 from effectlog.lease import stood_still
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
-from effectlog.store.protocol import RUN_LOCKED
+from effectlog.store.protocol import RUN_LOCKED, TAKES_NO_WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -112,8 +112,9 @@ class Takeovers:
             self._locked = (self._locked - runs) | locked
             return len(locked) < len(gone)
         except StoreError as error:
-            if error.transient or isinstance(error, StoreClosed):
-                raise
+            reason = getattr(error, "reason", None)
+            if error.transient or isinstance(error, StoreClosed) or reason == TAKES_NO_WRITES:
+                raise  # It is the store's trouble, and no run's.
             return await self._end_apart(gone, error)
         finally:
             for run_id in runs:

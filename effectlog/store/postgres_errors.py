@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import asyncpg  # type: ignore[import-untyped]  # the driver ships no type information
 
 from effectlog.errors import StoreError, StoreRefused
+from effectlog.store.protocol import TAKES_NO_WRITES
 
 if TYPE_CHECKING:
     from effectlog.store.postgres_url import PostgresUrl
@@ -91,7 +92,9 @@ def translated(error: BaseException, url: PostgresUrl) -> StoreError:
             transient=False,
         )
     if state == _DISK_FULL:
-        return StoreError(f"{name}: the server's disk is full; free space on it", transient=False)
+        return StoreError(
+            f"{name}: the server's disk is full; free space on it", transient=False, reason=TAKES_NO_WRITES
+        )
     return StoreError(f"{name}: {text}", transient=False)
 
 

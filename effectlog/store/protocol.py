@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 RUN_LOCKED = "run locked"
 """The ``reason`` of a StoreError for runs that somebody else's open transaction keeps."""
 
+TAKES_NO_WRITES = "takes no writes"
+"""The ``reason`` of a StoreError for a store that can't be written for now, whatever is written: its disk is full."""
+
 OUTCOME_UNKNOWN = "outcome unknown"
 """The ``reason`` of a StoreError for a commit whose answer was lost."""
 

@@ -6,6 +6,7 @@ import sqlite3
 from typing import Any
 
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError
+from effectlog.store.protocol import TAKES_NO_WRITES
 
 
 def no_connection(transaction: Any) -> ConfigurationError:
@@ -17,7 +18,7 @@ def no_connection(transaction: Any) -> ConfigurationError:
 
 def translated(error: Exception, name: str) -> StoreError:
     """A driver's error in our words; ``transient`` says whether trying again can help."""
-    text = str(error)
+    text, reason = str(error), None
     if not hasattr(error, "sqlite_errorcode") and "closed" in text.lower():
         return StoreClosed(f"{name} is closed; open the log again")
     match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
@@ -28,13 +29,13 @@ def translated(error: Exception, name: str) -> StoreError:
                 transient=True,
             )
         case sqlite3.SQLITE_FULL:
-            advice = "the disk is full; free space on it"
+            advice, reason = "the disk is full; free space on it", TAKES_NO_WRITES
         case sqlite3.SQLITE_READONLY:
-            advice = "it is read-only; make the file and its folder writable"
+            advice, reason = "it is read-only; make the file and its folder writable", TAKES_NO_WRITES
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             advice = (
                 f"it is damaged or no database ({text}); restore it from a backup, or choose another path"
             )
         case _:
             advice = text
-    return StoreError(f"{name}: {advice}", transient=False)
+    return StoreError(f"{name}: {advice}", transient=False, reason=reason)
