@@ -22,7 +22,7 @@ from effectlog.store.postgres_batch import LEASE_CLOCK
 from effectlog.store.postgres_claims import load_whole
 from effectlog.store.postgres_clock import ServerClock
 from effectlog.store.postgres_commits import Commits, Work
-from effectlog.store.postgres_connections import SESSION_APPLICATION, Connection, Lane, Shield, connect
+from effectlog.store.postgres_connections import SESSION_APPLICATION, Connection, Lane, Shield, apart, connect
 from effectlog.store.postgres_effects import EffectTransactions, OpenTransaction
 from effectlog.store.postgres_errors import refused, translated
 from effectlog.store.postgres_health import facts
@@ -33,7 +33,7 @@ from effectlog.store.postgres_url import checked_schema, parse_url
 from effectlog.store.protocol import Due, RunFilter, WorkerRow
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from effectlog.clock import Clock
@@ -150,22 +150,12 @@ class PostgresStore:
             await self._write_one("remove_old_owners", _LONG_AGO)
 
     async def _check(self) -> None:
-        async with self._probe() as connection:
+        async with apart(self._url) as connection:
             begin, pooled = await postgres_schema.check_server(connection, self._sql, self.name)
             await postgres_schema.ensure_schema(connection, self._sql, self._schema, self.name)
         self._pooled = pooled if self._url.pooled is None else self._url.pooled
         self._commits.begin = self._sql[begin]
         self._commits.pooled = self._effects.pooled = self._pooled
-
-    @contextlib.asynccontextmanager
-    async def _probe(self) -> AsyncIterator[Connection]:
-        # Whether a pooler stands in between is not known yet, so nothing may be prepared.
-        connection = await connect(self._url, pooled=True)
-        try:
-            yield connection
-        finally:
-            with contextlib.suppress(Exception):
-                await connection.close(timeout=1.0)
 
     def _new_session(self) -> Session:
         return Session(
@@ -180,7 +170,7 @@ class PostgresStore:
     async def migrate(self) -> None:
         """Create or update the schema, one migrator at a time; needs no ``open``. Raises StoreRefused."""
         try:
-            async with self._probe() as connection:
+            async with apart(self._url) as connection:
                 await postgres_schema.migrate(connection, self._sql, self._schema, self.name)
         except Exception as error:
             raise refused(error, self._url) from error
@@ -253,7 +243,7 @@ class PostgresStore:
         return await self._call(self._rehearse(use))
 
     async def _rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
-        async with self._probe() as connection:
+        async with apart(self._url) as connection:
             return await rehearse(connection, self._sql, self._schema, self._clock, use)
 
     async def apply_within(self, transaction: Any, commands: Sequence[c.Command]) -> list[c.Outcome]:

@@ -73,6 +73,17 @@ async def connect(url: PostgresUrl, *, pooled: bool, application: str = APPLICAT
     return cast("Connection", await asyncpg.connect(**options))
 
 
+@contextlib.asynccontextmanager
+async def apart(url: PostgresUrl) -> AsyncIterator[Connection]:
+    """A connection of one's own for one thing; where a pooler may stand in between, so nothing is prepared."""
+    connection = await connect(url, pooled=True)
+    try:
+        yield connection
+    finally:
+        with contextlib.suppress(Exception):
+            await connection.close(timeout=1.0)
+
+
 def abandon(connection: Connection) -> None:
     """End the connection at once, without a word to the server; whatever waits for it fails."""
     # A lent connection that has ended already is no longer ours to end.
