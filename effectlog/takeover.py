@@ -73,7 +73,7 @@ async def end_gone(engine: Engine, gone: Sequence[Gone]) -> frozenset[str]:
 class Takeovers:
     """Ends the attempts of gone owners; what can't be ended keeps neither other takeovers nor claims waiting.
 
-    ``over`` is called after a takeover that took longer than its caller waited.
+    ``over`` is called after a takeover that took longer than its caller waited for.
     """
 
     def __init__(self, engine: Engine, over: Callable[[], None]) -> None:
@@ -98,7 +98,8 @@ class Takeovers:
             return False
         task = asyncio.create_task(self._end(new))
         self._under_way |= dict.fromkeys((one.run.id for one in new), task)
-        done, _ = await asyncio.wait({task}, timeout=PROMPT)
+        known_locked = all(one.run.id in self._locked for one in new)
+        done, _ = await asyncio.wait({task}, timeout=0 if known_locked else PROMPT)
         if not done:
             task.add_done_callback(self._ended_late)
             return False
@@ -140,9 +141,12 @@ class Takeovers:
             )
 
     def _ended_late(self, task: asyncio.Task[bool]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
             logger.warning("effectlog: a takeover failed and is tried again: %s", error)
-        self._over()
+        elif task.result():
+            self._over()
 
     def stop(self) -> None:
         """Wait for none any more; what was handed in is done all the same."""
