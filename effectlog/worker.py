@@ -10,9 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
-import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +20,11 @@ from effectlog.claiming import Claimer
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.executor import Executor
 from effectlog.lease import Owner
+from effectlog.signals import Signals
 from effectlog.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from types import TracebackType
 
     from effectlog.codec import Codec
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
     from effectlog.spec import TaskSpec
 
 logger = logging.getLogger("effectlog")
-
-LEAVE_WITHIN = 1.2
-"""Seconds after a second signal at which ``serve`` ends the process, whatever code would not stop."""
 
 
 class Worker:
@@ -151,59 +147,29 @@ class Worker:
         ``ready`` is called once, when others can see the worker and it claims. After the second signal the
         process ends within 2 seconds, even where code would not stop.
         """
-        signals: asyncio.Queue[int] = asyncio.Queue()
-        with _handled(signals):
+        with Signals() as signals:
             try:
                 await self.__aenter__()
                 if ready is not None:
                     ready()
-                number = await signals.get()
+                number = await signals.next()
             except BaseException:
-                await self.release()
+                if await self.release():
+                    signals.left()
                 raise
             logger.info("effectlog: %s: signal %s, draining; once more releases", self.name, number)
             await self._drain_or_release(signals)
 
-    async def _drain_or_release(self, signals: asyncio.Queue[int]) -> None:
+    async def _drain_or_release(self, signals: Signals) -> None:
         draining = asyncio.ensure_future(self.drain())
-        again = asyncio.ensure_future(signals.get())
+        again = asyncio.ensure_future(signals.next())
         try:
             await asyncio.wait({draining, again}, return_when=asyncio.FIRST_COMPLETED)
-            if not draining.done():
-                timer = _end_process_soon()
-                if await self.release() and not _others_keep_the_process():
-                    timer.cancel()
+            if draining.done() or await self.release():
+                signals.left()
         finally:
             again.cancel()
             draining.cancel()
             await asyncio.wait({draining})
         if not draining.cancelled():
             draining.result()
-
-
-def _end_process_soon() -> threading.Timer:
-    """Code that will not end would keep the interpreter, so the process ends without waiting for it."""
-    timer = threading.Timer(LEAVE_WITHIN, os._exit, [128 + signal.SIGTERM])
-    timer.daemon = True
-    timer.start()
-    return timer
-
-
-def _others_keep_the_process() -> bool:
-    """Whether a thread is alive that the interpreter would wait for, such as one of ``asyncio.to_thread``."""
-    here = (threading.main_thread(), threading.current_thread())
-    return any(not thread.daemon and thread not in here for thread in threading.enumerate())
-
-
-@contextlib.contextmanager
-def _handled(signals: asyncio.Queue[int]) -> Iterator[None]:
-    """Queue SIGTERM and SIGINT instead of dying of them."""
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    for number in numbers:
-        loop.add_signal_handler(number, signals.put_nowait, int(number))
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import slow, threaded, two
+from scheduler_app import blocking, slow, threaded, two
 from scheduler_processes import completed
 
 from effectlog import (
@@ -37,6 +38,10 @@ async def naps(seconds: float) -> int:
 @durable_task(name="waits for the event")
 def waits_for(what: str) -> int:
     return _block(what)
+
+
+def _mine(number: int, frame: object) -> None:
+    """A handler of somebody else's."""
 
 
 _go = threading.Event()
@@ -110,6 +115,28 @@ async def test_a_thread_that_will_not_end_does_not_keep_the_process_and_is_taken
     assert -0.1 < again.at - gone < 2.0  # The lease is 30 s; how fast it is stands in the benchmarks.
     (first, _) = (await run.record()).attempts
     assert first.outcome is AttemptOutcome.RELEASED
+
+
+async def test_a_blocked_loop_does_not_keep_a_process_that_was_told_twice_to_go(
+    field: Field, log: EffectLog
+) -> None:
+    leaving = field.worker()
+    await log.enqueue(blocking, "a", 30.0)
+    field.wait_for(lambda all_: len(all_) == 1)
+    leaving.signal(signal.SIGTERM)
+    second = leaving.signal(signal.SIGINT)
+    assert leaving.wait() == 128 + signal.SIGTERM
+    assert time.monotonic() - second < 2
+
+
+async def test_a_worker_leaves_the_signals_as_it_found_them(log: EffectLog) -> None:
+    earlier = [signal.signal(number, _mine) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        await log.worker().serve(ready=lambda: os.kill(os.getpid(), signal.SIGTERM))
+        assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == [_mine, _mine]
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), earlier, strict=True):
+            signal.signal(number, handler)
 
 
 async def test_left_behind_code_keeps_its_run_while_the_process_lives_and_its_lease_lasts(
