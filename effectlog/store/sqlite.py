@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiosqlite
@@ -53,7 +54,8 @@ class SqliteStore:
     """A store in one local SQLite file, or in memory (``":memory:"``, gone with the log).
 
     Args:
-        path: the file; it is created if missing, its folder must exist.
+        path: the file; it is created if missing, its folder must exist. A relative one is looked for where the
+            process is when the store is made, whatever it changes to later.
         clock: replaces the machine's clocks, for tests.
         busy_timeout: seconds to wait for another process's write before a call fails.
     """
@@ -61,10 +63,11 @@ class SqliteStore:
     def __init__(
         self, path: str | os.PathLike[str], *, clock: Clock | None = None, busy_timeout: float = 5.0
     ) -> None:
-        self._path = os.fspath(path)
+        self._in_memory = path == ":memory:"
+        # Whoever changes the folder while the store is in use must not send the next connection to another file.
+        self._path = ":memory:" if self._in_memory else str(Path(path).absolute())
         self._clock = clock or SystemClock()
         self._busy_timeout = busy_timeout
-        self._in_memory = self._path == ":memory:"
         self._liveness: Liveness = NoLiveness() if self._in_memory else liveness_beside(self._path)
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
