@@ -193,6 +193,8 @@ class Subscription(Struct, frozen=True):
     task: str
     parameter: str
     concurrency_key: str | None = None
+    aliases: tuple[str, ...] = ()
+    """The task's names of before. Code of then may still open and subscribe under one: an emit makes no run for it."""
 
 
 class Subscribe(Struct, frozen=True):

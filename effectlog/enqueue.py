@@ -20,7 +20,7 @@ from effectlog.errors import (
     KeyTemplateError,
     NoSubscriber,
 )
-from effectlog.events import payload_parameter
+from effectlog.events import once_each, payload_parameter
 from effectlog.keys import KeyTemplate, check_name, fingerprints, new_run_id
 from effectlog.many import conflict_among, keyed_task, with_keys
 from effectlog.registry import registered
@@ -214,7 +214,9 @@ class Enqueuer:
                 event=event,
             )
         attempt = here_attempt()
-        return tuple(self._event_run(s, payload, correlation_id, attempt, trace) for s in subscriptions)
+        return tuple(
+            self._event_run(s, payload, correlation_id, attempt, trace) for s in once_each(subscriptions)
+        )
 
     @staticmethod
     def _emission(event: str, runs: tuple[NewRun, ...], payload: Any, key: str | None) -> c.CreateRuns:
@@ -266,7 +268,7 @@ class Enqueuer:
         """What these tasks subscribe to, as stored for processes that don't know them."""
         specs = {spec.name: spec for spec in tasks}
         return tuple(
-            c.Subscription(event, spec.name, payload_parameter(spec), spec.concurrency_template)
+            c.Subscription(event, spec.name, payload_parameter(spec), spec.concurrency_template, spec.aliases)
             for spec in specs.values()
             for event in spec.events
         )

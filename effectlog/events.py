@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from effectlog.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from effectlog.commands import Subscription
     from effectlog.spec import TaskSpec
 
 
@@ -33,3 +36,12 @@ def payload_parameter(spec: TaskSpec) -> str:
             f"signature is {spec.signature}"
         )
     return required[0] if required else names[0]
+
+
+def once_each(subscriptions: Sequence[Subscription]) -> Sequence[Subscription]:
+    """An event's subscribers without those that are subscribed under a newer name too: code of before may still open."""
+    renamed = {alias for subscription in subscriptions for alias in subscription.aliases}
+    # Two that claim each other's name are a mistake, but no reason to lose the event.
+    return [
+        subscription for subscription in subscriptions if subscription.task not in renamed
+    ] or subscriptions

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.ledger.pages import KeyRow
 from effectlog.model import AttemptOutcome, EffectState, ErrorInfo, Policy, RunState
@@ -275,8 +276,17 @@ def key_from(row: Sequence[Any]) -> KeyRow:
         ) from error
 
 
-def tasks_from(text: str) -> tuple[str, ...]:
-    """The tasks that a worker reported; none where the report is damaged, as the next one replaces it."""
+def subscription_insert(s: c.Subscription) -> Columns:
+    return (s.event, s.task, s.parameter, s.concurrency_key, _text(s.aliases))
+
+
+def subscription_from(row: Sequence[Any]) -> c.Subscription:
+    event, task, parameter, concurrency_key, aliases = row
+    return c.Subscription(event, task, parameter, concurrency_key, names_from(aliases))
+
+
+def names_from(text: str) -> tuple[str, ...]:
+    """The tasks that a worker or a subscriber reported; none where that is damaged, as the next report replaces it."""
     try:
         return _keys(text)
     except ValueError:

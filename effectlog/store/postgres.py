@@ -12,7 +12,6 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from effectlog import commands as c
 from effectlog.errors import StoreClosed
 from effectlog.model import RunState
 from effectlog.store import mapping, postgres_schema, postgres_within
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from effectlog import commands as c
     from effectlog.clock import Clock
     from effectlog.rows import RunRow, StoredRun
     from effectlog.store.rehearsal import Stage
@@ -338,7 +338,7 @@ class PostgresStore:
         return None if seconds is None else float(seconds)
 
     async def subscriptions(self, event: str) -> list[c.Subscription]:
-        return [c.Subscription(*row) for row in await self._rows("load_subscriptions", event)]
+        return [mapping.subscription_from(row) for row in await self._rows("load_subscriptions", event)]
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows("load_workers")

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from effectlog import commands as c
 from effectlog.ledger.execute import execute
 from effectlog.ledger.pages import needs
+from effectlog.store import mapping
 from effectlog.store.postgres_claims import claim, limited_names, purge
 
 if TYPE_CHECKING:
@@ -104,10 +105,7 @@ async def _perform(batch: Batch, command: c.Command, *, apart: bool) -> c.Outcom
         case c.Purge():
             return await purge(batch, command)
         case c.Subscribe():
-            rows = {
-                (s.event, s.task): (s.event, s.task, s.parameter, s.concurrency_key)
-                for s in command.subscriptions
-            }
+            rows = {(s.event, s.task): mapping.subscription_insert(s) for s in command.subscriptions}
             await batch.write("remove_subscriptions", list(command.tasks))
             if rows:
                 await batch.write_rows("save_subscription", list(rows.values()))

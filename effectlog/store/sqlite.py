@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import aiosqlite
 
 from effectlog.clock import Clock, SystemClock
-from effectlog.commands import Subscription
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError, StoreRefused
 from effectlog.model import RunState
 from effectlog.store import mapping, sqlite_file, sqlite_within
@@ -40,7 +39,7 @@ from effectlog.store.sqlite_watch import ChangeWatch
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from effectlog.commands import Command, Outcome
+    from effectlog.commands import Command, Outcome, Subscription
     from effectlog.rows import RunRow, StoredRun
     from effectlog.store.rehearsal import Stage
 
@@ -286,11 +285,11 @@ class SqliteStore:
         return None if ends is None else ends - now
 
     async def subscriptions(self, event: str) -> list[Subscription]:
-        return [Subscription(*row) for row in await self._rows("load_subscriptions", event)]
+        return [mapping.subscription_from(row) for row in await self._rows("load_subscriptions", event)]
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows("load_workers")
-        return [WorkerRow(*[*row[:-1], mapping.tasks_from(row[-1])]) for row in rows]
+        return [WorkerRow(*[*row[:-1], mapping.names_from(row[-1])]) for row in rows]
 
     async def health(self) -> dict[str, object]:
         states = dict(await self._rows("count_states"))

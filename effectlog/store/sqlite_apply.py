@@ -68,9 +68,7 @@ def _perform(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, comma
         case c.Purge():
             return _purge(connection, pages, live, command)
         case c.Subscribe():
-            rows: list[mapping.Columns] = [
-                (s.event, s.task, s.parameter, s.concurrency_key) for s in command.subscriptions
-            ]
+            rows = [mapping.subscription_insert(subscription) for subscription in command.subscriptions]
             connection.execute(SQL["remove_subscriptions"], (as_json(command.tasks),))
             _write(connection, "save_subscription", rows)
         case c.Beat():

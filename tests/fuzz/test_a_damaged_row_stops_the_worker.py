@@ -71,7 +71,7 @@ async def working(tmp_path: Path) -> Path:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         now = time.time()
         put(connection, "effectlog_workers", [("gone", "w", "h", 1, 1, now, now, '["other.task"]')])
-        put(connection, "effectlog_subscriptions", [("fuzzed", "other.task", "run", "{run}")])
+        put(connection, "effectlog_subscriptions", [("fuzzed", "other.task", "run", "{run}", '["before"]')])
     return path
 
 
@@ -81,11 +81,13 @@ def put(connection: sqlite3.Connection, table: str, rows: list[tuple[Any, ...]])
     connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
-def columns() -> list[tuple[str, str, Any]]:
+def columns() -> list[tuple[str, Any]]:
     kinds = {
         "effectlog_workers": {"owner": "TEXT", "worker": "TEXT", "host": "TEXT", "tasks": "TEXT"}
         | {"pid": "INTEGER", "concurrency": "INTEGER", "beat_at": "REAL", "claimed_at": "REAL"},
-        "effectlog_subscriptions": dict.fromkeys(("event", "task", "parameter", "concurrency_key"), "TEXT"),
+        "effectlog_subscriptions": dict.fromkeys(
+            ("event", "task", "parameter", "concurrency_key", "aliases"), "TEXT"
+        ),
         "effectlog_idempotency_keys": dict.fromkeys(("fingerprints", "run_ids"), "TEXT"),
         "effectlog_migrations": {"name": "TEXT", "mark": "TEXT"},
     }

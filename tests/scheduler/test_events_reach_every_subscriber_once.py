@@ -106,6 +106,33 @@ async def test_a_renamed_task_is_not_run_under_both_names(field: Field, log: Eff
         assert (await run.record()).task == "handler after"
 
 
+async def test_code_of_before_a_rename_that_opens_later_gets_no_run_of_its_own(
+    field: Field, log: EffectLog
+) -> None:
+    """As in a rolling deploy: what is of the old release may start again after the new one has."""
+
+    @durable_task(name="bill", aliases=["handler of old"], on="order.billed")
+    async def bill(order: dict[str, Any]) -> str:
+        return "billed"
+
+    async with EffectLog(field.db) as new:
+        for task in ("handler of old", "ledger"):
+            stored = c.Subscription("order.billed", task, "order")
+            await log.administration.engine.commit(c.Subscribe((task,), (stored,)))
+        runs = await new.emit("order.billed", ORDER, idempotency_key="k")
+        assert [(await run.record()).task for run in runs] == ["bill", "ledger"]
+        assert [run.id for run in await log.emit("order.billed", ORDER, idempotency_key="k")] == [
+            run.id for run in runs
+        ]
+
+
+async def test_two_tasks_that_claim_each_others_name_lose_no_event(log: EffectLog) -> None:
+    for task, alias in (("left", "right"), ("right", "left")):
+        claims = c.Subscription("order.claimed", task, "order", aliases=(alias,))
+        await log.administration.engine.commit(c.Subscribe((task,), (claims,)))
+    assert len(await log.emit("order.claimed", ORDER)) == 2
+
+
 async def test_a_task_that_no_longer_subscribes_gets_no_more_runs(field: Field, log: EffectLog) -> None:
     subscribed = c.Subscription("order.forgotten", "handler without events", "order")
     await log.administration.engine.commit(c.Subscribe(("handler without events",), (subscribed,)))

@@ -81,6 +81,25 @@ async def test_a_new_migration_keeps_old_data_and_asks_for_a_new_check(
     assert applied(path)[-1] == number
 
 
+async def test_a_file_of_the_first_schema_is_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "effectlog.db"
+    with monkeypatch.context() as before:
+        before.setattr(sqlite_file, "migrations", lambda dialect: statements.migrations(dialect)[:1])
+        await fill(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("INSERT INTO effectlog_subscriptions VALUES ('paid', 'ship', 'order', NULL)")
+        connection.commit()
+    assert applied(path) == [1]
+    store = SqliteStore(path)
+    await store.open()
+    assert await store.subscriptions("paid") == [c.Subscription("paid", "ship", "order")]
+    assert await store.get("old") is not None
+    await store.close()
+    assert applied(path) == [number for number, _, _ in statements.migrations("sqlite")]
+
+
 async def test_a_failing_migration_leaves_everything_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,7 +72,7 @@ async def _(bench: Bench) -> None:
 )
 async def _(bench: Bench) -> None:
     before = c.Subscription(EVENT, "effectlog.conformance.old", "payload")
-    wanted = c.Subscription(EVENT, "effectlog.conformance.task", "payload", "{payload.id}")
+    wanted = c.Subscription(EVENT, "effectlog.conformance.task", "payload", "{payload.id}", (before.task,))
     for _ in range(2):
         accepted(await bench.do(c.Subscribe((before.task,), (before,))), c.Done)
     for _ in range(2):

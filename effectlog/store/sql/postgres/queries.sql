@@ -355,15 +355,16 @@ JOIN effectlog.runs AS r ON r.state = 'running' AND r.lease_clock = $1 AND r.lea
 DELETE FROM effectlog.subscriptions WHERE task = ANY($1::text[]);
 
 -- name: save_subscription
-INSERT INTO effectlog.subscriptions (event, task, parameter, concurrency_key)
-SELECT event, task, parameter, concurrency_key
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS new(event, task, parameter, concurrency_key)
+INSERT INTO effectlog.subscriptions (event, task, parameter, concurrency_key, aliases)
+SELECT event, task, parameter, concurrency_key, aliases
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
+    AS new(event, task, parameter, concurrency_key, aliases)
 ORDER BY event, task
 ON CONFLICT (event, task) DO UPDATE SET
-    parameter = excluded.parameter, concurrency_key = excluded.concurrency_key;
+    parameter = excluded.parameter, concurrency_key = excluded.concurrency_key, aliases = excluded.aliases;
 
 -- name: load_subscriptions
-SELECT event, task, parameter, concurrency_key FROM effectlog.subscriptions
+SELECT event, task, parameter, concurrency_key, aliases FROM effectlog.subscriptions
 WHERE event = $1 ORDER BY task COLLATE "C";
 
 -- name: save_worker

@@ -191,12 +191,12 @@ SELECT min(lease_expires) FROM effectlog_runs WHERE state = 'running' AND lease_
 DELETE FROM effectlog_subscriptions WHERE task IN (SELECT value FROM json_each(?));
 
 -- name: save_subscription
-INSERT INTO effectlog_subscriptions (event, task, parameter, concurrency_key) VALUES (?, ?, ?, ?)
+INSERT INTO effectlog_subscriptions (event, task, parameter, concurrency_key, aliases) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (event, task) DO UPDATE SET
-    parameter = excluded.parameter, concurrency_key = excluded.concurrency_key;
+    parameter = excluded.parameter, concurrency_key = excluded.concurrency_key, aliases = excluded.aliases;
 
 -- name: load_subscriptions
-SELECT event, task, parameter, concurrency_key FROM effectlog_subscriptions WHERE event = ? ORDER BY task;
+SELECT event, task, parameter, concurrency_key, aliases FROM effectlog_subscriptions WHERE event = ? ORDER BY task;
 
 -- name: save_worker
 INSERT INTO effectlog_workers (owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks)
