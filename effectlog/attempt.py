@@ -95,6 +95,8 @@ class Attempt:
         self.back_in = 0.0
         self.refused = False
         """An effect wanted to start while the attempt was ending."""
+        self.cut_off: set[str] = set()
+        """The names of the effects that were called in time, and could not start before the body was over."""
         self.holds: dict[str, str] = {}
         self.called: set[str] = set()
         """The keys of all effects that this attempt has called."""
@@ -106,7 +108,7 @@ class Attempt:
         self._calls = 0
         self._quiet: list[Callable[[], None]] = []
         self._returned_at: dict[str, float] = {}
-        self._completed_here: set[str] = set()
+        self._answered: set[str] = set()
         self._warned: set[str] = set()
         self._lock = threading.RLock()
         self._ending_signal: threading.Event | None = None
@@ -129,12 +131,14 @@ class Attempt:
 
     # --- may it act? ---------------------------------------------------------------------------
 
-    def check_open(self) -> None:
-        """Raise the control signal that fits if no effect may start any more."""
+    def check_open(self, effect: str | None = None) -> None:
+        """Raise the control signal that fits if nothing may start any more; ``effect``: one that was called in time."""
         if self.ending is None and time.monotonic() >= self.lease_until:
             self.end(Ending.LOST)
         if self.ending is not None:
             self.refused = True
+            if effect is not None and self.ending is Ending.OVER:
+                self.cut_off.add(effect)
             raise self.signal()
 
     def signal(self) -> EffectLogControl:
@@ -276,7 +280,7 @@ class Attempt:
             note_outcome(self._foreseen, self.run.row, foreseen, command)
             self._returned_at[command.key] = time.monotonic()
             if command.outcome is c.RequestOutcome.COMPLETED:
-                self._completed_here.add(command.key)
+                self._answered.add(command.key)
         self.post(command, self._recorded)
         self.observer.outcome(command)
         return foreseen
@@ -286,7 +290,7 @@ class Attempt:
         self.learn(effect)
         with self._lock:
             self._returned_at[command.key] = time.monotonic()
-            self._completed_here.add(command.key)
+            self._answered.add(command.key)
         self.observer.outcome(command)
 
     def post(
@@ -326,7 +330,9 @@ class Attempt:
 
     def warn_repeated(self, call: EffectCall) -> None:
         """Warn, once per key, that one attempt used a key twice."""
-        if call.key in self._completed_here:
+        if call.key not in self._answered:
+            self._answered.add(call.key)
+        else:
             self.warn(
                 call.key,
                 f"effect key {call.key!r} ({call.spec.name}) was used again in attempt {self.fence.attempt} of run "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from effectlog import telemetry
 from effectlog.entries import Answer, Entry, deliver, fail
@@ -32,6 +33,8 @@ class Batches:
         self._store = store
         self._applied = applied
         self.commits = 0
+        self.errors: WeakSet[StoreError] = WeakSet()
+        """What was given to callers as an error of this store."""
 
     async def apply(self, batch: list[Entry]) -> list[Entry]:
         """Commit a batch; gives what of it has to be tried again after a pause."""
@@ -95,8 +98,7 @@ class Batches:
         self.give_up([entry for entry in batch if entry not in again], error)
         return again
 
-    @staticmethod
-    def give_up(entries: Sequence[Entry], error: StoreError) -> None:
+    def give_up(self, entries: Sequence[Entry], error: StoreError) -> None:
         """Answer with an error; what comes after an outcome that is not recorded isn't recorded either."""
         for entry in entries:
             # An attempt's end that is given up breaks nothing: the outcomes it waits for may still be recorded.

@@ -6,6 +6,7 @@ the engine before the caller gets it, and nothing is sent twice but by the decla
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import time
@@ -31,7 +32,7 @@ from effectlog.outlasting import check_task
 from effectlog.replay import replay
 from effectlog.request_error import after_error, awaitable_error
 from effectlog.rows import RequestClock
-from effectlog.steps import Commit, Invoke, Join, Sleep, block, drive
+from effectlog.steps import Commit, Invoke, Join, Reread, Sleep, block, drive
 from effectlog.transactional import InvokeWithin, after_rollback, check_fits
 
 if TYPE_CHECKING:
@@ -45,21 +46,22 @@ logger = logging.getLogger("effectlog")
 
 def make(attempt: Attempt, call: EffectCall) -> Any:
     """Make one effect call: the result of a sync one, the coroutine of an async one."""
+    in_time = attempt.ending is None
     if not call.spec.is_async:
-        return block(perform(attempt, call))
-    coroutine = drive(perform(attempt, call))
+        return block(perform(attempt, call, in_time=in_time))
+    coroutine = drive(perform(attempt, call, in_time=in_time))
     attempt.unawaited[id(call)] = (call.spec.name, coroutine)  # Until somebody awaits it.
     return coroutine
 
 
-def perform(attempt: Attempt, call: EffectCall) -> Steps:
+def perform(attempt: Attempt, call: EffectCall, *, in_time: bool) -> Steps:
     """Answer one effect call from the journal, or make it happen."""
     attempt.unawaited.pop(id(call), None)
     while True:
         other = attempt.enter(call.key, is_async=call.spec.is_async)
         if other is None:
             try:
-                return (yield from Turn(attempt, call).run())
+                return (yield from Turn(attempt, call, in_time=in_time).run())
             finally:
                 attempt.leave(call.key)
         yield Join(other, call.key)
@@ -68,8 +70,10 @@ def perform(attempt: Attempt, call: EffectCall) -> Steps:
 class Turn:
     """The turn of one call at its key: at most one of these per key and attempt is under way."""
 
-    def __init__(self, attempt: Attempt, call: EffectCall) -> None:
+    def __init__(self, attempt: Attempt, call: EffectCall, *, in_time: bool) -> None:
         self.attempt = attempt
+        self.in_time = in_time
+        """The call was made before the attempt began to end."""
         self.call = call
         self.spec = call.spec
         self.tries = 0
@@ -94,7 +98,7 @@ class Turn:
 
     def run(self) -> Steps:
         while True:
-            self.attempt.check_open()
+            self.attempt.check_open(self.spec.name if self.in_time else None)
             effect = self.effect
             match answer(effect, self.call):
                 case Answer.REPLAY if effect is not None:
@@ -107,6 +111,7 @@ class Turn:
                     raise declared_failure(error, self.spec.final, self.attempt.run_id, self.call.key)
                 case Answer.DOUBT if effect is not None:
                     if not (yield from self._answer_doubt(effect)):
+                        yield from self._see_news()
                         continue
             if self.spec.destination is not None:
                 check_task(self.attempt.task, self.spec)
@@ -143,6 +148,12 @@ class Turn:
             case doubt.LookUp():
                 yield from look_up(self, effect)
         return False
+
+    def _see_news(self) -> Steps:
+        """After a wait in doubt: somebody may have decided meanwhile, or an earlier owner may have woken up."""
+        if self.effect is not None and self.effect.unsettled:
+            with contextlib.suppress(StoreError):  # Nothing is sent without the store's consent.
+                self.attempt.learn((yield Reread(self.attempt, self.call.key)))
 
     def hold(self, reason: str) -> NoReturn:
         """Leave the effect to a decision and the attempt by a signal."""
@@ -239,7 +250,7 @@ class Turn:
 
     def _check_still_allowed(self, effect: EffectRow) -> None:
         """The last look before the call: the process may have been stopped since the record was written."""
-        self.attempt.check_open()
+        self.attempt.check_open(self.spec.name if self.in_time else None)
         resending = effect.open_requests > 1
         if resending and doubt.past_horizon(
             effect, doubt.contract_of(effect, self.spec), self.attempt.engine.store.clock

@@ -66,6 +66,10 @@ class Engine:
         """Transactions so far: what a benchmark counts."""
         return self._batches.commits
 
+    def gave(self, error: StoreError) -> bool:
+        """Whether the error is of this engine's own store: another store's trouble is not ours."""
+        return error in self._batches.errors
+
     # --- life ----------------------------------------------------------------------------------
 
     def start(self) -> concurrent.futures.Future[None]:
@@ -225,6 +229,9 @@ class Engine:
         self._calls.add(task)
         try:
             return await coroutine
+        except StoreError as error:
+            self._batches.errors.add(error)
+            raise
         except asyncio.CancelledError:
             if self._ended:
                 raise self.closed_error() from None

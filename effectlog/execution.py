@@ -26,8 +26,8 @@ from effectlog.ending import (
     unreadable_arguments,
 )
 from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
+from effectlog.left_aside import report_left_behind, report_unclaimed
 from effectlog.notice import warn
-from effectlog.unclaimed import report_unclaimed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -103,6 +103,7 @@ class Execution:
         self.attempt.end(Ending.OVER)
         await self._until_quiet()
         if body.error is None and self.attempt.ending is Ending.OVER:
+            report_left_behind(self.attempt)
             report_unclaimed(self.attempt)
         return end_of(self.attempt, body)
 

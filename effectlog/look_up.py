@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from effectlog import commands as c
 from effectlog import doubt
 from effectlog.attempt import Ending
+from effectlog.checks import seconds
 from effectlog.codec import convert
-from effectlog.errors import DecodingError, EncodingError
+from effectlog.errors import ConfigurationError, DecodingError, EncodingError
 from effectlog.failure import describe
 from effectlog.model import Applied, NotApplied, Unknown
+from effectlog.notice import warn
 from effectlog.steps import Ask, AskDead, Commit, Sleep
 
 if TYPE_CHECKING:
@@ -59,8 +61,17 @@ def look_up(turn: Turn, effect: EffectRow) -> Steps:
             if waited >= turn.spec.lookup_budget:
                 why = f"; it failed with {turn.look_up_error}" if turn.look_up_error else ""
                 turn.hold(f"its look-up could not tell for {waited:.0f} s{why}")
-            pause = doubt.look_up_again(turn.asked, retry_after)
+            pause = doubt.look_up_again(turn.asked, _pause(retry_after))
             yield Sleep(turn.attempt, min(pause, max(0.05, turn.spec.lookup_budget - waited)))
+
+
+def _pause(retry_after: Any) -> float | None:
+    """The pause that a look-up asked for, in seconds; what is none asks for nothing."""
+    try:
+        return None if retry_after is None else seconds(retry_after, "Unknown(retry_after")
+    except ConfigurationError as error:
+        warn(str(error))
+        return None
 
 
 def _worth_of_a_miss(turn: Turn, effect: EffectRow) -> Steps:
@@ -113,7 +124,7 @@ def _ask(turn: Turn, effect: EffectRow) -> Steps:
 
 def _settle_applied(turn: Turn, effect: EffectRow, value: object) -> Steps:
     try:
-        data = turn.attempt.codec.encode(convert(value, turn.spec.returns.value))
+        data, _ = turn.stored_form(convert(value, turn.spec.returns.value))
     except (EncodingError, DecodingError) as error:
         turn.hold(f"its look-up found it, but the value can't be the result: {error}")
     yield from _commit(turn, effect, applied=True, result=data)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from effectlog.attempt import Attempt
     from effectlog.commands import Command, Outcome
+    from effectlog.rows import EffectRow
 
 
 class Step(Protocol):
@@ -279,6 +280,24 @@ class Ask(Struct):
                 place.reset(token)
         answer = await asyncio.to_thread(self._call)
         return await answer if inspect.isawaitable(answer) else answer
+
+
+class Reread(Struct):
+    """Read an effect as the store has it now; None where it has none."""
+
+    attempt: Attempt
+    key: str
+
+    async def _read(self) -> EffectRow | None:
+        stored = await self.attempt.engine.store.get(self.attempt.run_id)
+        found = stored.effects if stored is not None else []
+        return next((effect for effect in found if effect.key == self.key), None)
+
+    def block(self) -> EffectRow | None:
+        return self.attempt.engine.call(self._read()).result()
+
+    async def wait(self) -> EffectRow | None:
+        return await self.attempt.engine.read(self._read())
 
 
 class AskDead(Struct):

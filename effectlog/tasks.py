@@ -120,11 +120,11 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
         self,
         *,
         idempotency_key: str | None = None,
-        delay: float = 0.0,
+        delay: float | None = None,
         at: datetime | None = None,
         correlation_id: str | None = None,
     ) -> Task[P, R, Call_co]:
-        """A copy of the task with options for the call that is made with it.
+        """A copy of the task with options for the call that is made with it; those set before stay unless given anew.
 
         Args:
             idempotency_key: one run per key, however often it is enqueued, until that run is purged.
@@ -137,9 +137,12 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
                 correlation id that is empty, too long, or holds a NUL or a lone surrogate.
 
         """
-        wait = seconds(delay, f"task {self._self_spec.name}: with_options(delay")
+        before = self._self_options
+        wait = 0.0 if delay is None else seconds(delay, f"task {self._self_spec.name}: with_options(delay")
         _check_options(self._self_spec.name, idempotency_key, correlation_id, wait, at)
-        options = CallOptions(idempotency_key, wait, at, correlation_id)
+        due = (before.delay, before.at) if delay is None and at is None else (wait, at)
+        key = before.idempotency_key if idempotency_key is None else idempotency_key
+        options = CallOptions(key, *due, before.correlation_id if correlation_id is None else correlation_id)
         return Task(self.__wrapped__, self._self_spec, options)
 
 

@@ -92,7 +92,7 @@ def note_outcome(pages: Pages, run: RunRow, effect: EffectRow, command: c.Finish
     attempt = command.fence.attempt
     timely = run.attempt == attempt and run.attempt_outcome not in _GIVEN_AWAY
     contested = not timely and executing_now(run, effect)
-    awaited = timely and effect.unsettled
+    awaited = timely and effect.unsettled and effect.resolved_by is None
     effect.executing = returned(effect.executing, attempt)
     late = _record(pages, effect, command, timely=timely, contested=contested)
     if effect.late_attempt is not None and not executing_now(run, effect):
@@ -124,7 +124,8 @@ def _record(
     pages: Pages, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
 ) -> bool:
     """Apply one request's outcome; True if it could only be kept as evidence."""
-    # A failure says nothing of a request that a later attempt has made since.
+    # A failure says nothing of a request that a later attempt has made since; and whether its own one is still
+    # counted as open nobody knows, because a decision may have settled it: so it stays evidence.
     open_still = effect.unsettled and effect.attempt == command.fence.attempt
     match command.outcome:
         case c.RequestOutcome.COMPLETED:
@@ -157,6 +158,8 @@ def _complete(
         return True
     if not timely or not effect.unsettled:
         credit(effect, late_outcome_of(command.fence.attempt))
+    else:
+        credit(effect, None)  # The value is the function's own; a decision before was about another request.
     succeed(pages, effect, command.result, command.result_error)
     return False
 

@@ -53,8 +53,8 @@ def is_late_outcome(source: str) -> bool:
     return source.startswith(_LATE)
 
 
-def credit(effect: EffectRow, by: str) -> None:
-    """Name who settles the effect now; whoever had settled it before stays visible."""
+def credit(effect: EffectRow, by: str | None) -> None:
+    """Name who settles the effect now, if not its own request; whoever had settled it before stays visible."""
     if effect.resolved_by is not None and effect.state is not EffectState.COMPLETED:
         add_evidence(effect, f"settled as not applied by {effect.resolved_by} before")
     effect.resolved_by = by

@@ -73,6 +73,21 @@ async def test_again_with_the_same_arguments_gives_the_record_and_one_warning(lo
 
 
 @durable_task(retry=Retry(max_attempts=2, delay=0))
+def replays_twice() -> list[str]:
+    values = [pay("a")]
+    if current_attempt().number == 1:
+        raise OSError("first")
+    return [*values, pay("a"), pay("a")]
+
+
+async def test_a_key_used_twice_by_an_attempt_that_only_replays_warns_too(log: EffectLog) -> None:
+    with pytest.warns(EffectLogWarning, match="used again in attempt 2") as caught:
+        record = await executed(log, replays_twice)
+    assert record.result == ["paid a 5"] * 3
+    assert len([w for w in caught if "used again" in str(w.message)]) == 1
+
+
+@durable_task(retry=Retry(max_attempts=2, delay=0))
 def first_replays() -> str:
     value = pay("a")
     if current_attempt().number == 1:

@@ -65,6 +65,21 @@ def test_called_directly_they_are_plain(form: str) -> None:
     assert value == ("Orders 7" if form.startswith("class") else "static 7")
 
 
+async def test_options_given_before_stay(log: EffectLog) -> None:
+    keyed = Orders.static_above.with_options(idempotency_key="one", delay=3600)
+    again = keyed.with_options(correlation_id="c")
+    assert again.options.idempotency_key == "one"
+    assert again.options.delay == 3600
+    assert again.with_options(delay=0).options.delay == 0
+    first, second = await log.enqueue(keyed, 1), await log.enqueue(again, 1)
+    assert (first.id, second.created) == (second.id, False)
+    (late,) = await log.enqueue_many(again, [(2,)], idempotency_keys=["two"])
+    record = await late.record()
+    assert record.idempotency_key == "two"
+    assert record.correlation_id == "c"
+    assert (record.due_at - record.created_at).total_seconds() > 3599
+
+
 async def test_a_parameter_may_be_called_as_ours_are(log: EffectLog) -> None:
     """F091."""
     names = {"task": "a", "self": "b", "state": "c", "args": "d"}

@@ -68,7 +68,7 @@ async def bare(what: str) -> str:
     return what
 
 
-@durable_task(name="slow")
+@durable_task(name="slow", retry=Retry(max_crashes=50))
 async def slow(what: str, seconds: float) -> str:
     return await send_slowly(what, seconds)
 

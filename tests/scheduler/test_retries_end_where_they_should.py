@@ -20,6 +20,8 @@ from effectlog import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scheduler_processes import Field
 
 QUICK = {"delay": 0.0, "jitter": 0.0}
@@ -83,6 +85,22 @@ async def test_a_programming_error_ends_and_keeps_its_first_traceback(
     assert first.error is not None
     assert "in mistaken" in first.error.traceback
     assert (first.outcome, last.outcome) == (AttemptOutcome.ERROR, AttemptOutcome.ERROR)
+
+
+@durable_task(name="opens another log", retry=Retry(max_attempts=2, **QUICK))
+async def opens_another(path: str) -> None:
+    async with EffectLog(path):
+        pass
+
+
+async def test_the_trouble_of_another_store_counts_as_the_tasks_own(log: EffectLog, tmp_path: Path) -> None:
+    """Given back as if it were ours, the run would go round for ever."""
+    (tmp_path / "text.db").write_text("no database at all" * 100)
+    async with log.worker():
+        run = await log.enqueue(opens_another, str(tmp_path / "text.db"))
+        with pytest.raises(RunFailed, match="StoreRefused"):
+            await run.result(10)
+    assert [attempt.outcome for attempt in (await run.record()).attempts] == [AttemptOutcome.ERROR] * 2
 
 
 def test_delays_grow_to_their_limit_and_jitter_only_lengthens_them() -> None:

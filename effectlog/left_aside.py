@@ -1,6 +1,6 @@
-"""Tells of recorded effects that a successful attempt did not call: a sign that the code has changed under its run.
+"""Tells of what a successful body left aside: effects that it did not wait for, and recorded ones it did not call.
 
-Only tells. Effects are matched by key, so what was completed and is not called is simply left alone.
+Only tells. A body may let a race be won, and go on by whatever its code says now; but nobody should have to guess.
 """
 
 from __future__ import annotations
@@ -13,8 +13,19 @@ if TYPE_CHECKING:
     from effectlog.attempt import Attempt
 
 
+def report_left_behind(attempt: Attempt) -> None:
+    """Warn of effects that the body called and did not wait for, and that were too late to be sent."""
+    if attempt.cut_off:
+        warn(
+            f"task {attempt.task.name} (run {attempt.run_id}, attempt {attempt.fence.attempt}) was over before effect "
+            f"{', '.join(sorted(attempt.cut_off))} could begin, so nothing was sent; wait for the task or thread that "
+            f"calls it, or cancel it",
+            **attempt.extra,
+        )
+
+
 def report_unclaimed(attempt: Attempt) -> None:
-    """Warn once for an attempt whose body is over."""
+    """Warn of effects that an earlier attempt recorded and this one did not call: its code may have changed."""
     left = [effect for key, effect in attempt.journal.items() if key not in attempt.called]
     if not left:
         return
