@@ -134,18 +134,9 @@ class Administration:
                     refused[run_id] = str(result)
                 else:
                     raise result
-            if len(runs) == _PAGE:
-                before = runs[-1].row.id
-            elif (
-                before is not None
-                and before != query.before
-                and not await self.engine.read(self.engine.store.states([before]))
-            ):
-                before = (
-                    query.before
-                )  # Purged meanwhile, and nothing is older than what is not there: begin anew.
-            else:
+            if len(runs) < _PAGE:
                 break
+            before = runs[-1].row.id
         return done, refused
 
     async def resolve(

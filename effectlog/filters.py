@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from effectlog.errors import ConfigurationError
 from effectlog.model import RunState
 from effectlog.store.protocol import RunFilter
 from effectlog.tasks import spec_of
+
+_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def known_state(state: RunState | str) -> RunState:
@@ -20,7 +23,12 @@ def known_state(state: RunState | str) -> RunState:
 
 
 def chosen(state: RunState | str | None, task: Any, before: str | None, limit: int = 0) -> RunFilter:
-    """The filter for runs in this state, of this task (or stored name), made before that run."""
+    """The filter for runs in this state, of this task (or stored name), made before that run.
+
+    Raises ConfigurationError for a ``before`` that no run has for an id: it would be taken for a place in the list.
+    """
+    if before is not None and not _RUN_ID.fullmatch(before):
+        raise ConfigurationError(f"before={before!r} is not a run's id; give the id of a run that was listed")
     name = task if task is None or isinstance(task, str) else spec_of(task).name
     return RunFilter(None if state is None else known_state(state), name, limit, before)
 

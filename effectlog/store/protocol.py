@@ -31,7 +31,10 @@ OUTCOME_UNKNOWN = "outcome unknown"
 
 
 class RunFilter(Struct, frozen=True):
-    """Which runs to list, newest first; ``before`` is the id of a run to go on from."""
+    """Which runs to list, newest first; ``before`` is the id of a run to go on from.
+
+    Where that run is gone, those go on whose ids are less than its own: ids sort by time.
+    """
 
     state: RunState | None = None
     task: str | None = None

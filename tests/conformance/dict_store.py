@@ -192,7 +192,10 @@ class DictStore:
 
     async def find(self, query: RunFilter) -> list[StoredRun]:
         ids = list(self._shared[0].runs)
-        older = ids[: ids.index(query.before)] if query.before else ids
+        if query.before and query.before not in ids:
+            nearest = max((run_id for run_id in ids if run_id < query.before), default=None)
+            ids = [] if nearest is None else ids[: ids.index(nearest) + 1]
+        older = ids[: ids.index(query.before)] if query.before in ids else ids
         runs = [self._shared[0].runs[run_id] for run_id in reversed(older)]
         wanted = [
             run for run in runs if query.state in (None, run.row.state) and query.task in (None, run.row.task)

@@ -13,6 +13,7 @@ from scheduler_app import poison, quick, slow
 
 from effectlog import (
     AttemptOutcome,
+    ConfigurationError,
     EffectLog,
     EffectState,
     Retry,
@@ -246,19 +247,32 @@ async def test_many_are_cancelled_and_retried_by_filter(log: EffectLog) -> None:
 
 
 async def test_a_bulk_action_goes_on_past_runs_that_are_purged_meanwhile(log: EffectLog) -> None:
-    runs = await log.enqueue_many(instant, [(n,) for n in range(1200)])
-    await log.cancel_runs(task=instant)
+    older = await log.enqueue_many(instant, [(n,) for n in range(600)])
+    newer = await log.enqueue_many(instant, [(n,) for n in range(600)])
+    for run in newer:
+        await run.cancel()
     done: list[str] = []
 
-    async def retry(run_id: str) -> None:
+    async def act(run_id: str) -> None:
         if len(done) == 499:
             # The page's last row, from which the next page would be asked for, is gone by then.
-            await log.purge(0, "cancelled")
+            assert await log.purge(0, "cancelled") == 600
             await log.enqueue_many(instant, [(n,) for n in range(10)])
-            await log.cancel_runs(state="pending")
         done.append(run_id)
 
-    applied, refused = await log.administration.each(RunFilter(RunState.CANCELLED), retry)
+    applied, refused = await log.administration.each(RunFilter(task="instant"), act)
     assert refused == {}
-    assert len(applied) == len(set(applied)) == 510
-    assert {run.id for run in runs[-500:]} < set(applied)
+    assert applied == [run.id for run in (*newer[:99:-1], *older[::-1])]
+
+
+async def test_a_list_goes_on_from_a_run_that_was_purged_and_from_nothing_that_is_no_run(
+    log: EffectLog,
+) -> None:
+    runs = await log.enqueue_many(instant, [(n,) for n in range(5)])
+    await runs[2].cancel()
+    await log.purge(0)
+    older = await log.list_runs(before=runs[2].id)
+    assert [record.id for record in older] == [runs[1].id, runs[0].id]
+    assert len(await log.cancel_runs(task=instant, before=runs[2].id)) == 2
+    with pytest.raises(ConfigurationError, match="not a run's id"):
+        await log.cancel_runs(task=instant, before="of somewhere")

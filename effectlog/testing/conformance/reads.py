@@ -39,6 +39,22 @@ async def _(bench: Bench) -> None:
     equal((len(stored.attempts), len(stored.effects)), (1, 1), "its attempts and effects")
 
 
+@topic.guarantee("a list goes on from a run that was purged since")
+async def _(bench: Bench) -> None:
+    ids = [await bench.create("listed") for _ in range(4)]
+    for gone in ids[1:3]:
+        await bench.do(c.CancelRun(gone))
+    await bench.do(c.Purge(0.0, (RunState.CANCELLED,), 10, run_ids=(ids[1], ids[2])))
+
+    async def after(run_id: str) -> list[str]:
+        query = RunFilter(task=bench.name("listed"), before=run_id)
+        return [stored.row.id for stored in await bench.store.find(query)]
+
+    equal(await after(ids[3]), [ids[0]], "those before one that is there")
+    equal(await after(ids[2]), [ids[0]], "those before one that is gone")
+    equal(await after(ids[0]), [], "those before the oldest")
+
+
 @topic.guarantee("states are read for known runs, and unknown ones are left out")
 async def _(bench: Bench) -> None:
     waiting, running = await bench.create(), await bench.running()

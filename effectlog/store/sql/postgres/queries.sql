@@ -291,29 +291,38 @@ WHERE mine.id = $2 AND busy.state = 'running' AND busy.task = ANY($1::text[]);
 SELECT count(*) FROM effectlog.runs WHERE state = 'running' AND task = ANY($1::text[]);
 
 -- name: find_runs
+-- From where a run was that is gone by now, the nearest older id leads on: ids sort by time.
 SELECT id FROM effectlog.runs
 WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
-                ELSE (SELECT seq FROM effectlog.runs WHERE id = $1::text) END
+                ELSE coalesce(
+                    (SELECT seq FROM effectlog.runs WHERE id = $1::text),
+                    (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
 ORDER BY seq DESC LIMIT $2;
 
 -- name: find_runs_in_state
 SELECT id FROM effectlog.runs
 WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
-                ELSE (SELECT seq FROM effectlog.runs WHERE id = $1::text) END
+                ELSE coalesce(
+                    (SELECT seq FROM effectlog.runs WHERE id = $1::text),
+                    (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
   AND state = $3
 ORDER BY seq DESC LIMIT $2;
 
 -- name: find_runs_of_task
 SELECT id FROM effectlog.runs
 WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
-                ELSE (SELECT seq FROM effectlog.runs WHERE id = $1::text) END
+                ELSE coalesce(
+                    (SELECT seq FROM effectlog.runs WHERE id = $1::text),
+                    (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
   AND task = $3
 ORDER BY seq DESC LIMIT $2;
 
 -- name: find_runs_of_task_in_state
 SELECT id FROM effectlog.runs
 WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
-                ELSE (SELECT seq FROM effectlog.runs WHERE id = $1::text) END
+                ELSE coalesce(
+                    (SELECT seq FROM effectlog.runs WHERE id = $1::text),
+                    (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
   AND task = $3 AND state = $4
 ORDER BY seq DESC LIMIT $2;
 

@@ -156,9 +156,12 @@ WHERE mine.id = ?2 AND busy.state = 'running' AND busy.task IN (SELECT value FRO
 SELECT count(*) FROM effectlog_runs WHERE state = 'running' AND task IN (SELECT value FROM json_each(?));
 
 -- name: find_runs
+-- From where a run was that is gone by now, the nearest older id leads on: ids sort by time.
 SELECT id FROM effectlog_runs
 WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR task = ?2)
-  AND (?3 IS NULL OR seq < (SELECT seq FROM effectlog_runs WHERE id = ?3))
+  AND (?3 IS NULL OR seq < coalesce(
+      (SELECT seq FROM effectlog_runs WHERE id = ?3),
+      (SELECT seq + 1 FROM effectlog_runs WHERE id < ?3 ORDER BY id DESC LIMIT 1)))
 ORDER BY seq DESC LIMIT ?4;
 
 -- name: read_states
