@@ -12,7 +12,7 @@ from effectlog import lease, telemetry
 from effectlog.attempt import Ending
 from effectlog.codec import Codec, convert
 from effectlog.effects import declared_effect
-from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound
+from effectlog.errors import ActionRefused, ConfigurationError, EncodingError, NotInDoubt, RunNotFound
 from effectlog.keys.text import is_storable
 from effectlog.model import Applied, NotApplied, RunRecord, RunState
 from effectlog.records import run_record
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from effectlog.engine import Engine
-    from effectlog.rows import RunRow, StoredRun
+    from effectlog.rows import EffectRow, RunRow, StoredRun
     from effectlog.store.protocol import RunFilter
 
 _PAGE = 500
@@ -35,9 +35,10 @@ _PAGE = 500
 class Administration:
     """Operations on stored runs, for the log, its handles and the command line."""
 
-    def __init__(self, engine: Engine, codec: Codec) -> None:
+    def __init__(self, engine: Engine, codec: Codec, max_value_bytes: int) -> None:
         self.engine = engine
         self.codec = codec
+        self._max_value_bytes = max_value_bytes
         self.watch = StateWatch(engine)
 
     async def stored(self, run_id: str) -> StoredRun:
@@ -157,11 +158,7 @@ class Administration:
         effect = next((effect for effect in stored.effects if effect.key == effect_key), None)
         if if_requests is not None and effect is not None and effect.requests != if_requests:
             raise _changed(run_id, effect_key, f"it has {effect.requests} requests, not {if_requests}")
-        result = None
-        if isinstance(answer, Applied):
-            declared = declared_effect(effect.name) if effect else None
-            value = convert(answer.value, declared.returns.value) if declared else answer.value
-            result = self.codec.encode(value)
+        result = self._applied(answer.value, effect) if isinstance(answer, Applied) else None
         command = c.SettleEffect(
             run_id,
             effect_key,
@@ -179,6 +176,19 @@ class Administration:
                 if outcome.reason is c.Refusal.CHANGED:
                     raise _changed(run_id, effect_key, "it changed this very moment")
                 raise _not_in_doubt(run_id, effect_key, outcome, [e.key for e in stored.effects])
+
+    def _applied(self, value: Any, effect: EffectRow | None) -> bytes:
+        """What is stored of the value that somebody says an effect has."""
+        declared = declared_effect(effect.name) if effect else None
+        result = self.codec.encode(convert(value, declared.returns.value) if declared else value)
+        if len(result) > self._max_value_bytes:
+            raise EncodingError(
+                f"the applied value takes {len(result)} bytes and {self._max_value_bytes} are allowed; store it "
+                f"elsewhere and resolve with its address, or raise EffectLog(max_value_bytes=)",
+                path="value",
+                type_name=type(value).__qualname__,
+            )
+        return result
 
     async def purge(
         self,

@@ -11,6 +11,7 @@ from effectlog import (
     ConfigurationError,
     DecodingError,
     EffectLog,
+    EncodingError,
     NotApplied,
     NotInDoubt,
     Retry,
@@ -130,6 +131,18 @@ async def test_a_value_of_another_type_is_refused_and_nothing_is_decided(log: Ef
     record = await run.record()
     assert record.state == "held"
     assert record.effects[0].in_doubt
+
+
+async def test_a_value_that_is_too_big_is_refused_and_nothing_is_decided(path: str, until: Any) -> None:
+    async with EffectLog(path, check_store=False, max_value_bytes=300) as log:
+        run = await held(log, until)
+        with pytest.raises(EncodingError, match="and 300 are allowed"):
+            await log.resolve(run.id, "send", Applied(10**400), by="Ann")
+        record = await run.record()
+        assert (record.state, record.effects[0].in_doubt) == ("held", True)
+        await log.resolve(run.id, "send", Applied(7), by="Ann")
+        async with log.worker():
+            assert await run.result(timeout=5) == 7
 
 
 async def test_what_is_not_in_doubt_is_refused(log: EffectLog, until: Any) -> None:

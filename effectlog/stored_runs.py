@@ -1,0 +1,125 @@
+"""``StoredRuns``: what people and programs ask of stored runs, and do with them. Checks what is given; no rules here."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from effectlog.checks import seconds, whole
+from effectlog.errors import ConfigurationError
+from effectlog.filters import chosen, chosen_in_bulk, known_state
+from effectlog.model import RunState
+from effectlog.registry import registered
+from effectlog.run import Run
+from effectlog.upkeep import ENDED
+
+if TYPE_CHECKING:
+    from effectlog.administration import Administration
+    from effectlog.model import Applied, NotApplied, RunRecord
+
+
+class StoredRuns:
+    """The part of ``EffectLog`` that finds, cancels, retries, resolves and purges runs, whoever executes them."""
+
+    def __init__(self, admin: Administration) -> None:
+        self._admin = admin
+
+    @property
+    def administration(self) -> Administration:
+        """What the command line is built on: the same operations, with more to say about each."""
+        return self._admin
+
+    async def get_run(self, run_id: str) -> Run[Any]:
+        """A handle on a stored run. Raises RunNotFound."""
+        stored = await self._admin.stored(run_id)
+        task = registered().get(stored.row.task)
+        return Run(self._admin, run_id, returns=task.returns if task else None)
+
+    async def list_runs(
+        self,
+        *,
+        state: RunState | str | None = None,
+        task: Any = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[RunRecord]:
+        """Runs as records, newest first; ``before`` is the id of the run to go on from."""
+        return await self._admin.find(chosen(state, task, before, whole(limit, "list_runs(limit")))
+
+    async def cancel_runs(
+        self,
+        *,
+        state: RunState | str | None = None,
+        task: Any = None,
+        limit: int | None = None,
+        before: str | None = None,
+        force: bool = False,
+    ) -> list[str]:
+        """Cancel every run that the filters of ``list_runs`` find, as ``Run.cancel``; the ids of those that had not ended.
+
+        ``limit``: no more than so many, newest first. Raises ConfigurationError without ``state`` and ``task``.
+        """
+        runs = chosen_in_bulk("cancel_runs", state, task, before)
+        most = None if limit is None else whole(limit, "cancel_runs(limit")
+        done: list[str] = []
+
+        async def cancel(run_id: str) -> None:
+            if (await self._admin.cancel(run_id, force=force)).changed:
+                done.append(run_id)
+
+        await self._admin.each(runs, cancel, limit=most)
+        return done
+
+    async def retry_runs(
+        self,
+        *,
+        state: RunState | str | None = None,
+        task: Any = None,
+        limit: int | None = None,
+        before: str | None = None,
+        force: bool = False,
+    ) -> list[str]:
+        """Retry every run that the filters of ``list_runs`` find, as ``Run.retry``; the ids of those retried.
+
+        With ``task`` alone its failed runs. ``limit``: no more than so many, newest first. Raises
+        ConfigurationError without ``state`` and ``task``.
+        """
+        runs = chosen_in_bulk("retry_runs", state, task, before, otherwise=RunState.FAILED)
+        most = None if limit is None else whole(limit, "retry_runs(limit")
+        done, _ = await self._admin.each(
+            runs, lambda run_id: self._admin.retry(run_id, force=force), limit=most
+        )
+        return done
+
+    async def purge(self, older_than: timedelta | float, state: RunState | str | None = None) -> int:
+        """Remove runs that ended at least ``older_than`` ago (a timedelta, or seconds), each whole.
+
+        Runs with an effect in doubt stay, and so do all that have not ended. Returns how many went. Raises
+        ConfigurationError for an age that is none, and for a state in which nothing has ended.
+        """
+        age = timedelta(seconds=seconds(older_than, "purge(older_than"))
+        states = ENDED if state is None else (known_state(state),)
+        if not all(candidate.ended for candidate in states):
+            raise ConfigurationError(f"purge(state={state!r}): only ended runs are purged, which it is not")
+        return await self._admin.purge(age, states)
+
+    async def resolve(
+        self,
+        run_id: str,
+        effect_key: str,
+        answer: Applied | NotApplied,
+        *,
+        by: str,
+        evidence: str | None = None,
+        if_requests: int | None = None,
+    ) -> None:
+        """Decide an effect in doubt; a held run goes on at once. Who and why are stored with it.
+
+        ``if_requests``: the requests that whoever decides has seen; one more since is not what they decided on.
+        Raises ActionRefused then; NotInDoubt where there is nothing to decide, with who decided before; RunNotFound;
+        DecodingError if the value does not fit the effect's declared result; EncodingError if it can't be stored, or
+        takes more than ``max_value_bytes``.
+        """
+        await self._admin.resolve(
+            run_id, effect_key, answer, by=by, evidence=evidence, if_requests=if_requests
+        )
