@@ -74,7 +74,7 @@ class Claimer:
         self._owners_at = self._leases_at = self._claim_at = 0.0
         self._lapse_at = math.inf
         self._takeovers = Takeovers(engine, self.poke)
-        engine.listen(self.poke)
+        engine.changes.listen(self.poke)
         self._running = self._loop.create_task(self._run())
 
     @property
@@ -86,7 +86,7 @@ class Claimer:
         """Let the round that is under way end: what it claims must be executed."""
         self._stopping.set()
         self._wake.set()
-        self._engine.unlisten(self.poke)
+        self._engine.changes.unlisten(self.poke)
         await asyncio.wait({self._running})
         self._takeovers.stop()
 

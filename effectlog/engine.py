@@ -18,6 +18,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog.batches import Batches
+from effectlog.changes import Changes
+from effectlog.engine_calls import Calls
 from effectlog.entries import Entry, fail, into
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError
 from effectlog.store.protocol import Concurrent
@@ -49,17 +51,16 @@ class Engine:
         self._taken: list[Entry] = []
         self._timer: asyncio.TimerHandle | None = None
         self._signalled = False
-        self._closing = self._ended = False
+        self._closing = False
         # Between a look at ``_closing`` and what follows from it nothing may close: it would never be answered.
         self._lock = threading.RLock()
-        self._calls: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
-        self._listeners: list[Callable[[], None]] = []
-        self._watch: asyncio.Task[None] | None = None
-        self._batches = Batches(store, self._notify)
+        self.changes = Changes(store)
+        self._batches = Batches(store, self.changes.tell)
+        self._calls = Calls(self.closed_error, self._batches.errors)
 
     @property
     def commits(self) -> int:
@@ -85,7 +86,8 @@ class Engine:
         opened: concurrent.futures.Future[None] = concurrent.futures.Future()
         opened.set_running_or_notify_cancel()  # Whoever stops waiting for it must not stop it.
         self._pid = os.getpid()
-        self._closing = self._ended = False
+        self._closing = False
+        self._calls = Calls(self.closed_error, self._batches.errors)
         self._thread = threading.Thread(
             target=self._main, args=(opened,), name="effectlog-engine", daemon=True
         )
@@ -123,12 +125,12 @@ class Engine:
         except BaseException as error:
             opened.set_exception(error)
             return
+        self.changes.begin()
         opened.set_result(None)
         try:
             await self._commit_batches()
         finally:
-            if self._watch is not None:
-                self._watch.cancel()
+            self.changes.end()
             await self._refuse_rest()
             await self.store.close()
 
@@ -138,12 +140,7 @@ class Engine:
             self._closing = True
         fail([*self._taken, *self._queue], self.closed_error())
         self._queue.clear()
-        for _ in range(2):
-            await asyncio.sleep(0)  # What was called before the door closed begins to run.
-        self._ended = True
-        for call in self._calls:
-            call.cancel()
-        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._calls.end()
 
     def closed_error(self) -> StoreClosed:
         """Why nothing can be handed in any more."""
@@ -207,12 +204,12 @@ class Engine:
         if not isinstance(self.store, Concurrent):
             return await self.commit(*commands)
         outcomes = await self.store.apply(commands)
-        self._notify()
+        self.changes.tell()
         return outcomes
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run a coroutine on the engine's loop, such as one of the store's reads."""
-        guarded = self._answered(coroutine)
+        guarded = self._calls.answered(coroutine)
         try:
             self._check_process()
             with self._lock:
@@ -221,23 +218,6 @@ class Engine:
             guarded.close()
             coroutine.close()
             raise
-
-    async def _answered(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine gives, or why it was stopped if that was our doing."""
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - ``call`` makes one
-        self._calls.add(task)
-        try:
-            return await coroutine
-        except StoreError as error:
-            self._batches.errors.add(error)
-            raise
-        except asyncio.CancelledError:
-            if self._ended:
-                raise self.closed_error() from None
-            raise
-        finally:
-            self._calls.discard(task)
 
     async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """As ``call``, awaited from any loop."""
@@ -349,29 +329,3 @@ class Engine:
             )
             self._batches.give_up(late, StoreError(reason, transient=True))
         self._watch_store()
-
-    # --- changes -------------------------------------------------------------------------------
-
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` on the engine's thread whenever something may have changed, here or elsewhere."""
-        self._listeners.append(listener)
-        loop = self._loop
-        if loop is not None:
-            loop.call_soon_threadsafe(self._begin_watching)
-
-    def unlisten(self, listener: Callable[[], None]) -> None:
-        with contextlib.suppress(ValueError):
-            self._listeners.remove(listener)
-
-    def _begin_watching(self) -> None:
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.get_running_loop().create_task(self._watch_changes())
-
-    async def _watch_changes(self) -> None:
-        while self._listeners and not self._closing:
-            await self.store.changed()
-            self._notify()
-
-    def _notify(self) -> None:
-        for listener in list(self._listeners):
-            listener()

@@ -69,14 +69,14 @@ class StateWatch:
 
     async def _look(self) -> None:
         assert self._changed is not None  # noqa: S101 - set by the first waiter
-        self._engine.listen(self._changed.set)
+        self._engine.changes.listen(self._changed.set)
         try:
             while self._waiters:
                 await self._changed.wait()
                 self._changed.clear()
                 await asyncio.sleep(await self._tell_or_fail())
         finally:
-            self._engine.unlisten(self._changed.set)
+            self._engine.changes.unlisten(self._changed.set)
             self._fail(None)
 
     async def _tell_or_fail(self) -> float:
