@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -107,14 +108,22 @@ class Executor:
         if await self.wait(STOP_GRACE):
             return True
         self.owner.leaves_code_behind = True
-        marks = [c.MarkReleasing(attempt.fence) for attempt in self.attempts]
         try:
-            await self._engine.commit(*marks)
+            await self._engine.commit(*self._marks())
         except EffectLogError as error:
             logger.warning("effectlog: what %s leaves behind could not be marked: %s", self.owner.name, error)
         for running in list(self._executions):
             running.cancel()
         return False
+
+    def mark_left(self) -> None:
+        """Say that what is being executed is given back, on a thread that may wait: the process is about to end."""
+        if marks := self._marks():
+            with contextlib.suppress(EffectLogError):
+                self._engine.commit_sync(*marks)
+
+    def _marks(self) -> list[c.MarkReleasing]:
+        return [c.MarkReleasing(attempt.fence) for attempt in self.attempts]
 
 
 def task_limits(tasks: Mapping[str, TaskSpec]) -> tuple[c.TaskLimit, ...]:

@@ -17,25 +17,28 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 LEAVE_WITHIN = 1.2
 """Seconds after a second signal at which the process is ended, whatever code would not stop."""
+_GIVE_BACK_WITHIN = 0.4
+"""Seconds for the store to hear of it before that."""
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Signals:
     """Takes SIGTERM and SIGINT, within ``with``, on the running loop; ``await next()`` gives them one by one.
 
-    Raises RuntimeError outside the main thread, where Python handles no signals.
+    ``give_back`` is called, on a thread of its own, before the process is ended. Raises RuntimeError outside the main
+    thread, where Python handles no signals.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, give_back: Callable[[], None]) -> None:
+        self._give_back = give_back
         self._loop = asyncio.get_running_loop()
         self._received: asyncio.Queue[int] = asyncio.Queue()
         self._earlier: dict[int, Any] = {}
-        self._reads, self._written = socket.socketpair()
-        self._written.setblocking(False)
         self._loops_fd = -1
         self._end_at: float | None = None
         self._left = False
@@ -44,6 +47,8 @@ class Signals:
         self._earlier = {number: signal.getsignal(number) for number in _NUMBERS}
         for number in _NUMBERS:
             self._loop.add_signal_handler(number, self._received.put_nowait, int(number))
+        self._reads, self._written = socket.socketpair()
+        self._written.setblocking(False)
         self._loops_fd = signal.set_wakeup_fd(self._written.fileno())
         threading.Thread(target=self._watch, name="effectlog-signals", daemon=True).start()
         return self
@@ -82,6 +87,9 @@ class Signals:
         # Code that will not end would keep the interpreter, so the process ends without waiting for it.
         if self._end_at is not None and not self._left:
             time.sleep(max(0.0, self._end_at - time.monotonic()))
+            telling = threading.Thread(target=self._give_back, daemon=True)
+            telling.start()
+            telling.join(_GIVE_BACK_WITHIN)
             os._exit(128 + signal.SIGTERM)
 
 

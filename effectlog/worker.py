@@ -147,7 +147,7 @@ class Worker:
         ``ready`` is called once, when others can see the worker and it claims. After the second signal the
         process ends within 2 seconds, even where code would not stop.
         """
-        with Signals() as signals:
+        with Signals(self._executor.mark_left) as signals:
             try:
                 await self.__aenter__()
                 if ready is not None:

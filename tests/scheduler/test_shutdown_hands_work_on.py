@@ -121,12 +121,15 @@ async def test_a_blocked_loop_does_not_keep_a_process_that_was_told_twice_to_go(
     field: Field, log: EffectLog
 ) -> None:
     leaving = field.worker()
-    await log.enqueue(blocking, "a", 30.0)
+    run = await log.enqueue(blocking, "a", 30.0)
     field.wait_for(lambda all_: len(all_) == 1)
     leaving.signal(signal.SIGTERM)
     second = leaving.signal(signal.SIGINT)
     assert leaving.wait() == 128 + signal.SIGTERM
     assert time.monotonic() - second < 2
+    field.worker()
+    field.wait_for(lambda all_: len(all_) == 2)
+    assert (await run.record()).attempts[0].outcome is AttemptOutcome.RELEASED, "it counted as a crash"
 
 
 async def test_a_worker_leaves_the_signals_as_it_found_them(log: EffectLog) -> None:
