@@ -67,6 +67,10 @@ class Engine:
         """Transactions so far: what a benchmark counts."""
         return self._batches.commits
 
+    def note(self, error: StoreError) -> None:
+        """An error of this engine's own store that did not come by the engine."""
+        self._batches.errors.add(error)
+
     def gave(self, error: StoreError) -> bool:
         """Whether the error is of this engine's own store: another store's trouble is not ours."""
         return error in self._batches.errors

@@ -127,8 +127,10 @@ def after_rollback(turn: Turn, error: BaseException) -> Steps:
             f"{turn.spec.name} ended the transaction of current_transaction() by itself, so its writes and its record "
             f"came apart; look whether they are there, and leave commit and rollback to effectlog"
         )
-    if isinstance(error, StoreError) and getattr(error, "reason", None) == OUTCOME_UNKNOWN:
-        return (yield from _ask_journal(turn, error))
+    if isinstance(error, StoreError):
+        turn.attempt.engine.note(error)  # The function writes to this store and to nothing else.
+        if getattr(error, "reason", None) == OUTCOME_UNKNOWN:
+            return (yield from _ask_journal(turn, error))
     return (yield from after_error(turn, error))
 
 

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORKING = """
+import warnings
+
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # From Python 3.12 on.
+
 async def child(store):
     for use in (store.apply([]), store.get("x"), store.changed()):
         try:
