@@ -77,4 +77,5 @@ async def test_an_idle_worker_beside_a_busy_one_takes_little(field: Field, log: 
     await asyncio.sleep(2)
     used = (_cpu(idle) - before) / 2
     print(f"beside a busy one: {used:.2%} of a core")
-    assert used < 0.15, used  # On a busy machine each look costs more; this is to find a loop without a pause.
+    # On a busy machine each look costs more; this is to find a loop without a pause.
+    assert used < 0.15, used
