@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from effectlog import commands as c
 from effectlog import lease, telemetry
 from effectlog.attempt import Ending
+from effectlog.checks import fitting
 from effectlog.codec import Codec, convert
 from effectlog.effects import declared_effect
-from effectlog.errors import ActionRefused, ConfigurationError, EncodingError, NotInDoubt, RunNotFound
+from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound
 from effectlog.keys.text import is_storable
 from effectlog.model import Applied, NotApplied, RunRecord, RunState
 from effectlog.records import run_record
@@ -181,14 +182,7 @@ class Administration:
         """What is stored of the value that somebody says an effect has."""
         declared = declared_effect(effect.name) if effect else None
         result = self.codec.encode(convert(value, declared.returns.value) if declared else value)
-        if len(result) > self._max_value_bytes:
-            raise EncodingError(
-                f"the applied value takes {len(result)} bytes and {self._max_value_bytes} are allowed; store it "
-                f"elsewhere and resolve with its address, or raise EffectLog(max_value_bytes=)",
-                path="value",
-                type_name=type(value).__qualname__,
-            )
-        return result
+        return fitting(result, self._max_value_bytes, "the applied value takes", path="value", value=value)
 
     async def purge(
         self,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from effectlog import commands as c
 from effectlog import doubt
 from effectlog.attempt import Ending
+from effectlog.checks import fitting
 from effectlog.context import Request
 from effectlog.errors import (
     EffectHeld,
@@ -298,14 +299,8 @@ class Turn:
 
     def stored_form(self, value: Any) -> tuple[bytes, Any]:
         """What is stored of a result, and what a replay gives."""
-        data = self.attempt.codec.encode(value)
-        if len(data) > self.attempt.max_value_bytes:
-            raise EncodingError(
-                f"the result takes {len(data)} bytes and {self.attempt.max_value_bytes} are allowed; store it "
-                f"elsewhere and return its address, or raise EffectLog(max_value_bytes=)",
-                path="result",
-                type_name=type(value).__qualname__,
-            )
+        encoded = self.attempt.codec.encode(value)
+        data = fitting(encoded, self.attempt.max_value_bytes, "the result takes", path="result", value=value)
         return data, self.attempt.codec.decode(data, self.spec.returns.value)
 
     def _succeed(self, data: bytes | None, problem: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Values that callers give, refused where they are given: seconds, and types of exceptions.
+"""Values that callers give, refused where they are given: seconds, numbers, sizes, and types of exceptions.
 
 Leaf module, pure. The invariant: what passes here can be added to a clock, stored, and compared by every store.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from effectlog.errors import ConfigurationError
+from effectlog.errors import ConfigurationError, EncodingError
 
 CENTURY = 100 * 365.25 * 86_400.0
 """Seconds: no due time, age or limit is longer, so that every sum is a moment that can be stored."""
@@ -31,6 +31,18 @@ def seconds(given: Any, what: str, *, positive: bool = False, more: str = "") ->
     least = "greater than 0" if positive else "from 0 on"
     raise ConfigurationError(
         f"{what}={given!r}): give seconds {least}, as a number or a timedelta, and at most a century{more}"
+    )
+
+
+def fitting(data: bytes, most: int, what: str, *, path: str, value: Any) -> bytes:
+    """The encoded value itself; EncodingError, beginning with ``what``, where it takes more than ``most`` bytes."""
+    if len(data) <= most:
+        return data
+    raise EncodingError(
+        f"{what} {len(data)} bytes and {most} are allowed; store it elsewhere and use its address instead, or raise "
+        f"EffectLog(max_value_bytes=)",
+        path=path,
+        type_name=type(value).__qualname__,
     )
 
 

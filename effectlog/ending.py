@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from effectlog import commands as c
 from effectlog.attempt import Ending
+from effectlog.checks import fitting
 from effectlog.errors import (
     ConfigurationError,
     DecodingError,
@@ -115,14 +116,8 @@ def _forgotten_effects(attempt: Attempt) -> ConfigurationError | None:
 
 def _success(attempt: Attempt, value: Any) -> c.EndAttempt:
     try:
-        data = attempt.codec.encode(value)
-        if len(data) > attempt.max_value_bytes:
-            raise EncodingError(
-                f"the result of task {attempt.task.name} takes {len(data)} bytes and {attempt.max_value_bytes} are "
-                f"allowed; store it elsewhere and return its address",
-                path="result",
-                type_name=type(value).__qualname__,
-            )
+        what = f"the result of task {attempt.task.name} takes"
+        data = fitting(attempt.codec.encode(value), attempt.max_value_bytes, what, path="result", value=value)
     except EncodingError as error:
         # Running again would replay every effect and fail here again.
         return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=True)

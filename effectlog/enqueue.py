@@ -12,10 +12,10 @@ from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.arguments import argument_fingerprints, bound, differing_parameters, encoded
 from effectlog.attempt import Ending
+from effectlog.checks import fitting
 from effectlog.children import chain, check_child, check_no_transaction, inherit
 from effectlog.context import here_attempt
 from effectlog.errors import (
-    EncodingError,
     IdempotencyConflict,
     KeyTemplateError,
     NoSubscriber,
@@ -88,14 +88,10 @@ class Enqueuer:
         attempt: Attempt | None,
         trace: str | None,
     ) -> NewRun:
-        data = encoded(spec, arguments, self.codec)
-        if len(data) > self._max_value_bytes:
-            raise EncodingError(
-                f"the arguments of task {spec.name} take {len(data)} bytes and {self._max_value_bytes} are allowed; "
-                f"store them elsewhere and pass their address, or raise EffectLog(max_value_bytes=)",
-                path="args",
-                type_name="",
-            )
+        what = f"the arguments of task {spec.name} take"
+        data = fitting(
+            encoded(spec, arguments, self.codec), self._max_value_bytes, what, path="args", value=arguments
+        )
         run = NewRun(
             id=new_run_id(),
             task=spec.name,
@@ -254,13 +250,8 @@ class Enqueuer:
             concurrency_key=_subscriber_key(subscription, arguments),
             trace=trace,
         )
-        if len(run.args) > self._max_value_bytes:
-            raise EncodingError(
-                f"the payload of {subscription.event!r} takes {len(run.args)} bytes and {self._max_value_bytes} are "
-                f"allowed; store it elsewhere and emit its address",
-                path="payload",
-                type_name=type(payload).__qualname__,
-            )
+        what = f"the payload of {subscription.event!r} takes"
+        fitting(run.args, self._max_value_bytes, what, path="payload", value=payload)
         inherit(run, attempt)
         return run
 

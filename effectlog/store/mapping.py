@@ -190,8 +190,8 @@ def _effect_from(row: Sequence[Any]) -> EffectRow:
     )
 
 
-def effect_insert(effect: EffectRow) -> Columns:
-    """What there is of an effect whose first request is about to be made."""
+def _request_columns(effect: EffectRow) -> Columns:
+    """What a request sets; the columns stand in this order in every statement."""
     clock = effect.first_request
     return (
         effect.run_id,
@@ -209,8 +209,12 @@ def effect_insert(effect: EffectRow) -> Columns:
         effect.attempt,
         *((clock.wall, clock.boot, clock.boot_id) if clock else (None, None, None)),
         effect.started_at,
-        effect.destination,
     )
+
+
+def effect_insert(effect: EffectRow) -> Columns:
+    """What there is of an effect whose first request is about to be made."""
+    return (*_request_columns(effect), effect.destination)
 
 
 def effect_completion(effect: EffectRow) -> Columns:
@@ -227,23 +231,8 @@ def effect_completion(effect: EffectRow) -> Columns:
 
 
 def effect_columns(effect: EffectRow) -> Columns:
-    clock = effect.first_request
     return (
-        effect.run_id,
-        effect.key,
-        effect.name,
-        effect.operation_id,
-        _text(effect.fingerprints),
-        str(effect.policy),
-        str(effect.state),
-        effect.version,
-        effect.generation,
-        effect.requests,
-        effect.open_requests,
-        _text(effect.executing),
-        effect.attempt,
-        *((clock.wall, clock.boot, clock.boot_id) if clock else (None, None, None)),
-        effect.started_at,
+        *_request_columns(effect),
         effect.finished_at,
         effect.final,
         effect.result,
