@@ -141,13 +141,10 @@ class _Caller:
     def __init__(self, spec: EffectSpec, key: str | Callable[..., str], function: Callable[..., Any]) -> None:
         self.spec = spec
         self._function = function
-        first = next(iter(inspect.signature(function).parameters), None)
-        self._takes_self = _takes_self(function)
-        self._binder = Binder(function, skip_first=self._takes_self)
+        self._binder = Binder(function, skip_first=_takes_self(function))
         self._binder.require(spec.ignore, "ignore=", spec.name)
         names = list(inspect.signature(function).parameters)
         self._template = KeyTemplate(key, function, names)
-        self._first = first
         self._defaults: dict[str, str] | None = None
         self._warned = False
 
@@ -161,14 +158,15 @@ class _Caller:
         return _journaled()(here, self._bind(wrapped, instance, args, kwargs))
 
     def _bind(self, wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> EffectCall:
-        if self._takes_self and instance is None and args and getattr(wrapped, "__self__", None) is None:
+        owner = self._binder.first
+        if owner is not None and instance is None and args and getattr(wrapped, "__self__", None) is None:
             # Python 3.13's classmethod hands the class over as an ordinary first argument.
             instance, args = args[0], args[1:]
             wrapped = partial(wrapped, instance)
         arguments = self._binder.bind(args, kwargs)
         given = fingerprints(arguments, self.spec.ignore, owner=self.spec.name)
-        if self._takes_self and self._first is not None:
-            arguments = {self._first: instance, **arguments}
+        if owner is not None:
+            arguments = {owner: instance, **arguments}
         return EffectCall(
             self.spec,
             self._template.render(arguments, args, kwargs),
