@@ -1,0 +1,55 @@
+"""Tests marked ``timed`` run with no other test beside them, and get three tries.
+
+A time that a test measures is that of the product plus whatever else the machine did meanwhile: noise only ever adds.
+So what this run does itself is kept away, and the best of three tries is the honest estimate: what is really too late
+is too late in each of them. A try that was not the last is shown as a rerun. Not for a hang: one is enough.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+try:
+    import fcntl
+except ImportError:  # Windows, where nothing keeps the processes of a run apart.
+    fcntl = None  # type: ignore[assignment]
+
+TRIES = 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timed"):
+            item.add_marker(pytest.mark.flaky(reruns=TRIES - 1, rerun_except="from pytest-timeout"))
+
+
+@contextmanager
+def _flock(path: Path, operation: int) -> Iterator[None]:
+    """Unlocked by its word: a process that a test forked may have the file open for longer than the test takes."""
+    with path.open("a") as file:
+        fcntl.flock(file, operation)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # Outside of the test's time limit.
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Readers and writers over the processes of this run: a timed test writes, the others read."""
+    if fcntl is None or not hasattr(item.config, "workerinput"):
+        return (yield)
+    folder = Path(item.config.option.basetemp).parent  # Shared by the processes of this run.
+    with ExitStack() as stack:
+        # Whoever waits to be alone waits in the door, so that nobody else goes in meanwhile.
+        with _flock(folder / "door", fcntl.LOCK_EX):
+            alone = item.get_closest_marker("timed")
+            stack.enter_context(_flock(folder / "room", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+        return (yield)
