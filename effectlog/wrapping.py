@@ -1,12 +1,12 @@
 """The base classes of both decorators: wrapt's wrappers, which bind and introspect as the function would.
 
 wrapt's own types describe one call signature and no subclass; the decorators give their own, so a
-type checker sees plain bases here. Wrapped functions pickle by reference, as functions do.
+type checker sees plain bases here. Wrapped functions pickle by reference and are their own copies, as functions are.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import wrapt
 
@@ -35,3 +35,9 @@ class FunctionWrapper(_Wrapper):
 
     def __reduce_ex__(self, protocol: Any) -> str:
         return self.__reduce__()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self

@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import re
 import string
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -30,6 +31,8 @@ MAX_KEY_LENGTH = 512
 _STABLE = frozenset(
     {str, int, bool, float, bytes, type(None), Decimal, UUID, date, datetime, time, timedelta}
 )
+_REORDERED = (list, tuple, dict)
+"""What ``_in_order`` looks into; the text of everything else is what its class makes of it."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]")
 _ADDRESS_IN_TEXT = re.compile(r" at 0x[0-9a-fA-F]{6,}>")
 _ACCESS = re.compile(r"\.(?P<attribute>[^.\[\]]+)|\[(?P<index>[^\]]+)\]")
@@ -102,7 +105,7 @@ class KeyTemplate:
             for step in field.access:
                 value = step.follow(value)
             unstable = _unstable(value, str)
-            text = "" if unstable else field.text(value)
+            text = "" if unstable else field.text(_in_order(value))
         except Exception as error:
             reason = (
                 f"the field {{{field.name}}} of its key can't be rendered: {type(error).__name__}: {error}"
@@ -184,19 +187,30 @@ def _accesses(text: str) -> Iterator[_Access]:
         yield _Access(found.group(), found["attribute"], found["index"])
 
 
-def _unstable(value: Any, as_text: Callable[[Any], str]) -> str | None:
+def _unstable(value: Any, as_text: Callable[[Any], str], *, in_object: bool = False) -> str | None:
     """What makes a value's text differ between processes, if anything does that can be seen."""
-    if type(value) in _STABLE or isinstance(value, Enum):
+    cls = type(value)
+    if cls in _STABLE or isinstance(value, Enum):
         return None
     if isinstance(value, (set, frozenset)):
         return "the order of a set changes"
+    if isinstance(value, dict) and len(value) > 1 and (in_object or cls not in (dict, OrderedDict)):
+        return "a dict's text follows the order in which it was filled"
+    in_object = in_object or cls not in _REORDERED
     for part in _parts(value):
-        reason = _unstable(part, repr)
+        reason = _unstable(part, repr, in_object=in_object)
         if reason is not None:
             return reason
     if not isinstance(value, (str, list, tuple, dict)) and _ADDRESS.search(text := as_text(value)):
         return f"{text[:80]!r} has a memory address"
     return None
+
+
+def _in_order(value: Any) -> Any:
+    """The value with its dicts in the order of their keys: equal arguments give one text."""
+    if type(value) is dict:
+        return {key: _in_order(value[key]) for key in sorted(value, key=repr)}
+    return type(value)(map(_in_order, value)) if type(value) in (list, tuple) else value
 
 
 def _parts(value: Any) -> Iterable[Any]:

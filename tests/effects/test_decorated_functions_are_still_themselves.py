@@ -1,6 +1,7 @@
 """What is wrapped keeps its kind, its name, its binding and its TypeErrors, in every form a function comes in."""
 
 import asyncio
+import copy
 import functools
 import inspect
 import pickle
@@ -121,6 +122,12 @@ def test_introspection_sees_the_function() -> None:
     assert list(inspect.signature(Shop("x").sell).parameters) == ["item", "count"]
     assert list(inspect.signature(Kiosk.open_above).parameters) == ["where"]
     assert pickle.loads(pickle.dumps(sync_effect)) is sync_effect
+
+
+def test_what_holds_a_decorated_function_can_be_copied() -> None:
+    for function in (sync_effect, async_effect, sync_task):
+        assert copy.copy(function) is function
+        assert copy.deepcopy({"handlers": [function]}) == {"handlers": [function]}
 
 
 @effect(key="s")

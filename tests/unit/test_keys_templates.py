@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -101,6 +102,23 @@ def test_one_call_spelt_three_ways_has_one_key() -> None:
     binder = Binder(f)
     calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), {}), ((1,), {}), ((), {"a": 1})]
     assert {made.render(binder.bind(*call), *call) for call in calls} == {"k:1"}
+
+
+def test_a_dict_that_was_filled_in_another_order_has_the_same_key() -> None:
+    assert key("{order}", {"b": 2, "a": 1}) == key("{order}", {"a": 1, "b": 2}) == "{'a': 1, 'b': 2}"
+    nested = [{2: {"y": 0, "x": 0}, "1": ({"d": 0, "c": 0},)}]
+    assert key("{order!r}", nested) == "[{'1': ({'c': 0, 'd': 0},), 2: {'x': 0, 'y': 0}}]"
+    ordered = OrderedDict(b=2, a=1)  # Its order is a part of what it says.
+    assert key("{order}", ordered) == str(ordered)
+
+
+def test_a_dict_whose_order_an_object_shows_is_refused() -> None:
+    tags = {"b": 2, "a": 1}
+    for value in (Tagged("a", tags=tags), defaultdict(int, tags), [Tagged("a", tags=[tags])]):
+        with pytest.raises(KeyTemplateError, match="the order in which it was filled"):
+            key("{order}", value)
+    assert key("{order.tags[b]}", Tagged("a", tags=tags)) == "2"
+    assert key("{order}", Tagged("a", tags={"b": 2})) == "Tagged(name='a', tags={'b': 2})"
 
 
 def test_keyword_only_calls_have_keys_of_their_own() -> None:
