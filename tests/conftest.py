@@ -1,8 +1,10 @@
-"""Tests marked ``timed`` run with no other test beside them, and get three tries.
+"""A busy machine fails no test: those that go by the real time get three tries, and those that measure it run alone.
 
 A time that a test measures is that of the product plus whatever else the machine did meanwhile: noise only ever adds.
-So what this run does itself is kept away, and the best of three tries is the honest estimate: what is really too late
-is too late in each of them. A try that was not the last is shown as a rerun. Not for a hang: one is enough.
+So the best of three tries is the honest estimate, for what is really too late is too late in each of them, and beside
+a test marked ``timed`` this run does nothing else. One marked ``paced`` measures nothing, but a machine that stands
+still for a moment makes it go another way: a short lease ends though its owner is alive. It gets three tries as well,
+beside others. A try that was not the last is shown as a rerun; a hang is not tried again.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ TRIES = 3
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("timed"):
+        if item.get_closest_marker("timed") or item.get_closest_marker("paced"):
             item.add_marker(pytest.mark.flaky(reruns=TRIES - 1, rerun_except="from pytest-timeout"))
 
 

@@ -77,7 +77,8 @@ async def test_killed_and_taken_over(
     (effect,) = record.effects
     assert (effect.state, effect.requests) == ("completed", expected.announced)
     assert effect.result == record.result == "done:one"
-    assert took < 1.0, f"takeover took {took:.3f} s with a lease of {LEASE} s"
+    # How fast it is stands in the benchmarks.
+    assert took < LEASE / 3, f"takeover took {took:.3f} s with a lease of {LEASE} s"
 
 
 @pytest.mark.parametrize("task", FORMS, ids=["sync", "async"])

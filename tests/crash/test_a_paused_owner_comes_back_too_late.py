@@ -27,6 +27,7 @@ async def woken(first: Any, *, until: str) -> None:
     await asyncio.to_thread(first.wait_for, until)
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("task", FORMS, ids=["sync", "async"])
 async def test_its_result_and_its_effect_are_not_stored(
     store: str, destination: CountingDestination, spawn: Any, task: Any
@@ -47,6 +48,7 @@ async def test_its_result_and_its_effect_are_not_stored(
     assert record.effects[0].finished_at == before.effects[0].finished_at
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("task", FORMS, ids=["sync", "async"])
 async def test_its_late_outcome_settles_an_effect_that_is_held(
     store: str, destination: CountingDestination, spawn: Any, task: Any
@@ -65,6 +67,7 @@ async def test_its_late_outcome_settles_an_effect_that_is_held(
     assert record.effects[0].resolved_by == "late outcome of attempt 1"
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("point", ["after started", "before call"])
 @pytest.mark.parametrize("task", FORMS, ids=["sync", "async"])
 async def test_paused_between_the_record_and_the_call_it_does_not_call(
@@ -91,6 +94,7 @@ async def test_paused_between_the_record_and_the_call_it_does_not_call(
     assert record.attempts[1].worker == "B"
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("name", ["stubborn_sync", "stubborn_async", "careless_sync"])
 async def test_it_starts_no_further_effect_though_user_code_swallows_the_signal(
     store: str, destination: CountingDestination, spawn: Any, name: str
@@ -112,6 +116,7 @@ async def test_it_starts_no_further_effect_though_user_code_swallows_the_signal(
     assert all(effect.attempt == 2 for effect in record.effects)
 
 
+@pytest.mark.timed
 async def test_nobody_takes_over_before_the_lease_ends_and_somebody_does_right_after(
     store: str, destination: CountingDestination, spawn: Any
 ) -> None:

@@ -13,7 +13,11 @@ import pytest
 from effectlog import EffectLog, RunHeld
 from effectlog.testing.destinations import CountingDestination
 
+SOON = 10.0
+"""Seconds, on a busy machine; leases end after 30."""
 
+
+@pytest.mark.paced
 @pytest.mark.parametrize(
     ("task", "point", "policy", "requests", "effects"),
     [
@@ -40,12 +44,11 @@ async def test_released_inside_an_effect(
         run = await log.enqueue(task, policy)
         first = spawn("--serve", "--lease=30", pause_at=point)
         await asyncio.to_thread(first.wait_for, f"reached {point}")
-        first.signal(signal.SIGTERM)
-        await asyncio.sleep(0.05)
         asked = time.monotonic()
         first.signal(signal.SIGTERM)
+        first.signal(signal.SIGINT)  # Another one: two of a kind may arrive as one.
         await asyncio.to_thread(first.wait)
-        assert time.monotonic() - asked < 2.5
+        assert time.monotonic() - asked < SOON
         async with log.worker(name="B"):
             gone = time.monotonic()
             if policy == "hold":
@@ -53,7 +56,7 @@ async def test_released_inside_an_effect(
                     await run.result(timeout=10)
             else:
                 assert await run.result(timeout=10) == "done:one"
-            assert time.monotonic() - gone < 1.0
+            assert time.monotonic() - gone < SOON
         record = await run.record()
     assert [attempt.outcome for attempt in record.attempts] == [
         "released",
@@ -78,9 +81,10 @@ async def test_descendants_of_a_killed_owner_do_not_keep_its_runs(
             took = time.monotonic() - killed
         record = await run.record()
     assert record.attempts[0].outcome == "expired"
-    assert took < 1.0
+    assert took < SOON
 
 
+@pytest.mark.paced
 async def test_paused_without_a_peer_it_goes_on_by_itself_and_sends_once(
     store: str, destination: CountingDestination, spawn: Any
 ) -> None:
@@ -113,7 +117,7 @@ async def test_a_restart_under_the_same_name_does_not_own_what_the_dead_one_owne
         killed = time.monotonic()
         spawn("--lease=30", "--name=A")
         assert await run.result(timeout=10) == "done:one"
-        assert time.monotonic() - killed < 2.0
+        assert time.monotonic() - killed < SOON
         record = await run.record()
     assert [(a.worker, a.outcome) for a in record.attempts] == [("A", "expired"), ("A", "succeeded")]
 

@@ -14,6 +14,7 @@ KEPT = 1.0
 """A lease that is to be kept: what else the machine does must not take a heartbeat of it by itself."""
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize(
     ("task", "arguments", "requests"),
     [
@@ -38,6 +39,7 @@ async def test_a_blocked_loop_or_executor_loses_no_lease(
     assert record.effects[0].requests == 1
 
 
+@pytest.mark.paced
 async def test_a_lease_lost_to_the_interpreter_lock_is_noticed_and_said(
     store: str, destination: CountingDestination, spawn: Any
 ) -> None:
@@ -61,6 +63,7 @@ async def test_a_lease_lost_to_the_interpreter_lock_is_noticed_and_said(
     assert record.effects[0].attempt == 2
 
 
+@pytest.mark.paced
 async def test_two_hundred_runs_at_once_keep_their_leases(
     store: str, destination: CountingDestination
 ) -> None:

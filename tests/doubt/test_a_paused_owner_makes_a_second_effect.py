@@ -47,6 +47,7 @@ async def all_succeeded(runs: dict[Cell, Any]) -> None:
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("point", ["before request", "accepted"])
 @pytest.mark.parametrize("form", FORMS)
 async def test_paused_at(tmp_path: Path, form: str, point: str) -> None:
@@ -69,6 +70,7 @@ async def test_paused_at(tmp_path: Path, form: str, point: str) -> None:
     assert not wrong(woken, lambda cell: after_waking(point, cell))
 
 
+@pytest.mark.paced
 async def test_the_one_open_window_is_closed_by_a_key_and_by_nothing_else(tmp_path: Path) -> None:
     """Somebody decides that nothing happened while the paused owner has yet to send: without a key both send."""
     path = str(tmp_path / "runs.db")

@@ -24,6 +24,7 @@ async def blocks(seconds: float) -> None:
     naps(seconds)
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("share", [0.8, 2.0])
 async def test_a_blocked_loop_is_told_with_who_and_how_long(tmp_path: Path, share: float) -> None:
     async with EffectLog(str(tmp_path / "runs.db"), lease=LEASE, check_store=False) as log:
@@ -48,6 +49,7 @@ async def blocks_again_and_again(times: int) -> None:
         await asyncio.sleep(0.02)
 
 
+@pytest.mark.paced
 async def test_one_attempt_that_keeps_blocking_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

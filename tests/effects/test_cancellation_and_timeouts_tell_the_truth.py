@@ -284,6 +284,7 @@ async def waits_until_the_lease_is_short(until: float) -> float:
     return await long_effect()
 
 
+@pytest.mark.paced
 async def test_an_effect_that_does_not_fit_the_lease_waits_for_a_renewal(
     log: EffectLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ async def blocks_after_an_effect(path: str) -> float:
     return time.monotonic() - returned
 
 
+@pytest.mark.timed
 async def test_a_completed_record_is_committed_though_its_callers_loop_is_blocked(tmp_path: Path) -> None:
     path = str(tmp_path / "runs.db")
     took = []

@@ -65,6 +65,7 @@ async def until_requested(count: int) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("ahead", [TEN_MINUTES, -TEN_MINUTES])
 async def test_a_live_lease_outlasts_any_step_of_either_sides_clock(tmp_path: Path, ahead: float) -> None:
     lease = 1.5

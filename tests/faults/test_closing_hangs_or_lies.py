@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-AT_ONCE = 1.0
-"""Seconds that an answer may take which is called immediate, on a machine that is busy."""
+AT_ONCE = 10.0
+"""Seconds that an answer may take which is called immediate, on a machine that is busy; one that waits hangs."""
 
 
 @effect(key="{number}")

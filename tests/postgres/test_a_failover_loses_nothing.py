@@ -109,6 +109,7 @@ async def _load_and_kill(store: PostgresStore, primary: Server, standby: Server)
         assert states == {f"charge-{n}": (EffectState.COMPLETED, 1) for n in range(count)}
 
 
+@pytest.mark.paced
 async def test_one_failover() -> None:
     await _round()
 

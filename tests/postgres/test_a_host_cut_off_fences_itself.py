@@ -164,6 +164,7 @@ class Host:
         self._reading.cancel()
 
 
+@pytest.mark.paced
 async def test_a_partitioned_owner_stops_before_the_other_begins(network: Network, server: Server) -> None:
     store = PostgresStore(server.socket_url)
     await store.open()

@@ -26,6 +26,7 @@ def server() -> Iterator[Server]:
     server.stop(how=signal.SIGQUIT)
 
 
+@pytest.mark.paced
 async def test_after_a_pause_and_an_outage_in_the_middle_of_its_record(server: Server) -> None:
     """Paused while it records an outcome in time, it wakes after its lease, to a server that is away."""
     async with EffectLog(server.url, lease=LEASE) as log:

@@ -7,6 +7,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from helpers import psql
 from paused_shop import ends_at_once, waits_at_a
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import asyncpg
-    import pytest
 
 
 LAPSE = """
@@ -37,6 +37,7 @@ async def lapsed_and_locked(run_id: str, url: str) -> AsyncIterator[asyncpg.Conn
         yield somebody
 
 
+@pytest.mark.paced
 async def test_other_runs_are_claimed_meanwhile(
     postgres_database: str, caplog: pytest.LogCaptureFixture
 ) -> None:

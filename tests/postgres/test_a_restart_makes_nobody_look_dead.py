@@ -25,6 +25,7 @@ def server() -> Iterator[Server]:
     server.stop(how=signal.SIGQUIT)
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["shut down", "crashed"])
 async def test_the_fleet_keeps_its_runs(how: signal.Signals, server: Server, postgres_schema: str) -> None:
     fleet = [PostgresStore(server.url, schema=postgres_schema, grace=0.3) for _ in range(3)]
@@ -79,6 +80,7 @@ async def test_a_lock_that_this_server_never_saw_proves_nothing(server: Server, 
     await other.close()
 
 
+@pytest.mark.paced
 async def test_nobody_spins_while_the_server_is_down(server: Server, postgres_schema: str) -> None:
     store = PostgresStore(server.url, schema=postgres_schema, patience=3.0)
     await store.open()

@@ -24,6 +24,7 @@ async def _keep_locked(connection: asyncpg.Connection, schema: str, run_id: str)
     await connection.execute(f"SELECT 1 FROM {schema}.runs WHERE id = '{run_id}' FOR UPDATE")
 
 
+@pytest.mark.paced
 async def test_the_rest_of_a_batch_goes_on(
     store: PostgresStore, postgres_url: str, postgres_schema: str
 ) -> None:
@@ -40,6 +41,7 @@ async def test_the_rest_of_a_batch_goes_on(
     assert started.effect.requests == 1, "what came back busy had left something behind"
 
 
+@pytest.mark.paced
 async def test_a_command_alone_waits_a_little_and_then_names_its_run(
     store: PostgresStore, postgres_url: str, postgres_schema: str
 ) -> None:

@@ -31,6 +31,7 @@ async def recorded_expiry(url: str, run_id: str) -> float:
         )
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize(
     "point", ["lock_runs:after", "update_run:prepared", "update_run:unread", "update_run:after"]
 )
@@ -57,6 +58,7 @@ async def test_in_a_heartbeat_its_run_is_taken_over_when_the_lease_ends(
     assert 0 <= late < 1.5, "nobody waits for the server's time-outs"
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("point", ["claimable:after", "insert_attempt:prepared"])
 @pytest.mark.parametrize("task", [ends_at_once, one_at_a_time], ids=["unlimited", "limited"])
 async def test_in_a_claim_somebody_else_executes_what_it_had_chosen(
@@ -78,6 +80,7 @@ async def test_in_a_claim_somebody_else_executes_what_it_had_chosen(
         assert len((await run.record()).attempts) == 1
 
 
+@pytest.mark.paced
 async def test_while_it_makes_a_keyed_run_others_can_make_it(postgres_database: str) -> None:
     async with EffectLog(postgres_database) as log:
         async with stopping(postgres_database, "insert_run:before", lease=LEASE) as a:
@@ -93,6 +96,7 @@ async def test_while_it_makes_a_keyed_run_others_can_make_it(postgres_database: 
         assert [record.id for record in await log.list_runs()] == [run.id]
 
 
+@pytest.mark.paced
 async def test_what_is_silent_for_a_good_reason_is_left_alone(
     open_store: Callable[..., Awaitable[PostgresStore]], postgres_url: str, postgres_schema: str
 ) -> None:

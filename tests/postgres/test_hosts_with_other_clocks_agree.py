@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from helpers import claim, create, do, new_run, psql, running
 
 from effectlog import commands as c
@@ -13,8 +14,6 @@ from effectlog.model import AttemptOutcome, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    import pytest
 
     from effectlog.store.postgres import PostgresStore
 
@@ -40,6 +39,7 @@ async def test_the_wall_clock_is_the_servers(
     assert abs(stored.created_at - now) < 5.0
 
 
+@pytest.mark.paced
 async def test_a_lease_ends_by_the_servers_clock(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

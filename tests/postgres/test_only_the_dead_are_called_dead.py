@@ -63,6 +63,7 @@ async def _found_dead(store: PostgresStore, seconds: float = 10.0) -> float:
     return time.monotonic() - begun
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("options", [(), ("fork",)], ids=["alone", "with a forked child"])
 async def test_a_killed_process_is_dead_in_half_a_second(
     options: tuple[str, ...], store: PostgresStore, postgres_url: str, postgres_schema: str
@@ -117,6 +118,7 @@ async def _move_to_another_host(url: str, schema: str) -> None:
         await connection.execute(f"UPDATE {schema}.owners SET host = 'elsewhere' WHERE owner = 'owner'")
 
 
+@pytest.mark.paced
 async def test_on_another_host_a_free_lock_means_death_after_the_grace(
     open_store: OpenStore, postgres_url: str, postgres_schema: str
 ) -> None:
@@ -128,6 +130,7 @@ async def test_on_another_host_a_free_lock_means_death_after_the_grace(
         assert 0.5 < await _found_dead(store) < 2.0
 
 
+@pytest.mark.paced
 async def test_a_lock_that_was_taken_again_begins_a_new_grace(
     open_store: OpenStore, postgres_url: str, postgres_schema: str
 ) -> None:

@@ -26,6 +26,7 @@ async def forgetful(postgres_url: str, postgres_schema: str) -> AsyncIterator[tu
         await store.close()
 
 
+@pytest.mark.paced
 async def test_a_completion_crosses_to_a_fresh_connection(forgetful: tuple[Proxy, PostgresStore]) -> None:
     proxy, store = forgetful
     (fence,) = await running(store)
@@ -37,6 +38,7 @@ async def test_a_completion_crosses_to_a_fresh_connection(forgetful: tuple[Proxy
     assert (finished.effect.requests, finished.effect.result) == (1, b"1")
 
 
+@pytest.mark.paced
 async def test_a_heartbeat_crosses_before_the_lease_ends(forgetful: tuple[Proxy, PostgresStore]) -> None:
     proxy, store = forgetful
     (fence,) = await running(store, lease=5.0)
@@ -45,6 +47,7 @@ async def test_a_heartbeat_crosses_before_the_lease_ends(forgetful: tuple[Proxy,
     assert await do(store, c.Renew("a", 5.0, (fence,))) == c.Renewed(frozenset(), frozenset())
 
 
+@pytest.mark.paced
 async def test_the_session_notices_by_itself(forgetful: tuple[Proxy, PostgresStore]) -> None:
     proxy, store = forgetful
     await store.liveness.hold("owner")

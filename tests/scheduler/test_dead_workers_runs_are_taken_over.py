@@ -9,6 +9,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import pytest
 from scheduler_app import once, quick, slow, two
 from scheduler_processes import completed
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from scheduler_processes import Field, Process
 
 
+@pytest.mark.timed
 async def test_a_killed_worker_is_followed_within_a_tenth_of_a_second(field: Field, log: EffectLog) -> None:
     took = []
     for _ in range(2):
@@ -44,7 +46,7 @@ async def test_a_killed_worker_is_followed_within_a_tenth_of_a_second(field: Fie
 
 async def test_a_live_worker_takes_over_fifty_runs_of_a_killed_one(field: Field, log: EffectLog) -> None:
     doomed = field.worker()
-    runs = await log.enqueue_many(two, [(str(n), 3.0) for n in range(50)])
+    runs = await log.enqueue_many(two, [(str(n), 1.5) for n in range(50)])
     field.worker()
     await asyncio.gather(*(completed(run, 1) for run in runs))
     doomed.kill()
@@ -78,6 +80,7 @@ def _stop_outside_transactions(field: Field, process: Process) -> None:
                 return
 
 
+@pytest.mark.timed
 async def test_a_stopped_worker_is_followed_when_its_lease_ends_and_not_before(
     field: Field, log: EffectLog
 ) -> None:

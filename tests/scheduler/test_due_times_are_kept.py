@@ -43,6 +43,7 @@ def _begins(field: Field) -> dict[str, float]:
     return {request.what: request.at for request in field.requests()}
 
 
+@pytest.mark.timed
 async def test_a_run_starts_when_it_is_due(field: Field, log: EffectLog) -> None:
     async with log.worker():
         await (await log.enqueue(quick, "warm")).result(10)
@@ -60,6 +61,7 @@ async def test_a_run_starts_when_it_is_due(field: Field, log: EffectLog) -> None
     assert late[len(late) // 2] < LATEST, late
 
 
+@pytest.mark.timed
 async def test_a_run_starts_on_time_behind_one_that_a_limit_keeps_waiting(
     field: Field, log: EffectLog
 ) -> None:
@@ -74,6 +76,7 @@ async def test_a_run_starts_on_time_behind_one_that_a_limit_keeps_waiting(
         await asyncio.gather(first.result(10), blocked.result(10))
 
 
+@pytest.mark.timed
 async def test_what_became_due_while_everything_was_stopped_starts_at_once(field: Field) -> None:
     async with EffectLog(field.db) as log:
         runs = [await log.enqueue(quick.with_options(delay=0.2), str(n)) for n in range(5)]
@@ -85,6 +88,7 @@ async def test_what_became_due_while_everything_was_stopped_starts_at_once(field
     assert max(_begins(field).values()) - up < LATEST
 
 
+@pytest.mark.timed
 async def test_a_restart_neither_loses_nor_hurries_a_retry(field: Field) -> None:
     async with EffectLog(field.db) as log:
         async with log.worker():
@@ -110,6 +114,7 @@ async def test_a_run_executed_here_waits_until_it_is_due(field: Field, log: Effe
     assert min(_begins(field).values()) - begun >= 0.3 - CLOCKS_APART
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("delay", [0.9, 0.0], ids=["the same call", "a call without the delay"])
 async def test_a_killed_call_that_waited_goes_on_waiting_for_the_stored_time(
     field: Field, log: EffectLog, delay: float
@@ -128,6 +133,7 @@ async def test_a_killed_call_that_waited_goes_on_waiting_for_the_stored_time(
     assert due - CLOCKS_APART <= request.at < due + 0.5
 
 
+@pytest.mark.paced
 async def test_a_killed_call_does_not_hurry_a_retry(field: Field, log: EffectLog) -> None:
     """``failing`` pauses for a second between its two attempts."""
     doomed = field.start("inline", task="failing", key="k", args=["a"])

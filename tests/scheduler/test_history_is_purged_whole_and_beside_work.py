@@ -174,10 +174,12 @@ def _count(db: Path) -> int:
     return int(count)
 
 
+@pytest.mark.timed
 async def test_claims_stay_fast_beside_a_purge(field: Field, log: EffectLog) -> None:
     assert (await _slower_by(field, log, 20_000))[0] < 0.1
 
 
+@pytest.mark.timed
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 async def test_claims_stay_fast_beside_the_purge_of_a_million_runs(field: Field, log: EffectLog) -> None:
@@ -185,6 +187,7 @@ async def test_claims_stay_fast_beside_the_purge_of_a_million_runs(field: Field,
     assert (median < 0.1, late < 0.5) == (True, True)
 
 
+@pytest.mark.paced
 async def test_a_worker_with_retention_purges_by_itself(field: Field) -> None:
     async with EffectLog(field.db) as log, log.worker(retention=0.3):
         run = await log.enqueue(quick, "a")

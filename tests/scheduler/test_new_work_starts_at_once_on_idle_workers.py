@@ -33,6 +33,7 @@ def _latencies(field: Field, count: int, start: int = 0) -> list[float]:
     return sorted(begun[f"new {n}"] - begun[f"enqueued {n}"] for n in range(start, start + count))
 
 
+@pytest.mark.timed
 async def test_new_work_from_another_process_starts_within_fifty_milliseconds(
     field: Field, log: EffectLog
 ) -> None:
@@ -43,6 +44,7 @@ async def test_new_work_from_another_process_starts_within_fifty_milliseconds(
     assert latencies[20] < 0.05, latencies
 
 
+@pytest.mark.timed
 @pytest.mark.long
 @pytest.mark.timeout(180)
 async def test_ninety_nine_of_a_hundred_start_within_fifty_milliseconds(field: Field, log: EffectLog) -> None:
@@ -56,6 +58,7 @@ async def test_ninety_nine_of_a_hundred_start_within_fifty_milliseconds(field: F
     assert min(late) < 0.05
 
 
+@pytest.mark.timed
 async def test_an_idle_worker_takes_less_than_a_hundredth_of_a_core(field: Field, log: EffectLog) -> None:
     idle = field.worker()
     await asyncio.sleep(0.5)
@@ -66,6 +69,7 @@ async def test_an_idle_worker_takes_less_than_a_hundredth_of_a_core(field: Field
     assert used < 0.01 + 2 * TICK / 3, used  # Either of the two counts may be a tick too high.
 
 
+@pytest.mark.timed
 async def test_an_idle_worker_beside_a_busy_one_takes_little(field: Field, log: EffectLog) -> None:
     busy = field.worker()
     await log.enqueue(limited, "a", 10.0)

@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from scheduler_processes import Field
 
 
+SOON = 10.0
+"""Seconds, on a busy machine: what waits for the end of a lease, or of the code that blocks, takes 30."""
+
+
 @durable_task(name="naps")
 async def naps(seconds: float) -> int:
+    _inside.set()
     await asyncio.sleep(seconds)
     return current_attempt().number
 
@@ -55,6 +60,7 @@ def _block(what: str) -> int:
     return current_attempt().number
 
 
+@pytest.mark.paced
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_the_first_signal_finishes_what_runs_and_keeps_its_lease(
     field: Field, log: EffectLog, number: int
@@ -72,6 +78,7 @@ async def test_the_first_signal_finishes_what_runs_and_keeps_its_lease(
     assert len((await run.record()).attempts) == 1
 
 
+@pytest.mark.timed
 async def test_the_second_signal_gives_back_and_a_peer_goes_on_within_a_tenth_of_a_second(
     field: Field, log: EffectLog
 ) -> None:
@@ -84,7 +91,7 @@ async def test_the_second_signal_gives_back_and_a_peer_goes_on_within_a_tenth_of
     assert (await run.record()).state is RunState.RUNNING
     second = leaving.signal(signal.SIGTERM)
     assert leaving.wait() == 0
-    assert time.monotonic() - second < 2
+    assert time.monotonic() - second < SOON
     while len((record := await run.record()).attempts) < 2:
         await asyncio.sleep(0.005)
     released, next_one = record.attempts
@@ -97,6 +104,7 @@ async def test_the_second_signal_gives_back_and_a_peer_goes_on_within_a_tenth_of
     assert field.whats() == ["a:1"]
 
 
+@pytest.mark.paced
 async def test_a_thread_that_will_not_end_does_not_keep_the_process_and_is_taken_over_when_it_is_gone(
     field: Field, log: EffectLog
 ) -> None:
@@ -106,17 +114,20 @@ async def test_a_thread_that_will_not_end_does_not_keep_the_process_and_is_taken
     field.worker()
     leaving.signal(signal.SIGTERM)
     second = leaving.signal(signal.SIGINT)  # Another one: two of a kind may arrive as one.
-    while leaving.exit_code is None:
-        assert len(field.requests()) == 1, "handed on while its thread was alive"
-        assert time.monotonic() - second < 2
+    while sent := field.requests():  # Read before the process was seen alive.
+        if leaving.exit_code is not None:
+            break
+        assert len(sent) == 1, "handed on while its thread was alive"
+        assert time.monotonic() - second < SOON
         await asyncio.sleep(0.01)
     gone = time.monotonic()
     again = field.wait_for(lambda all_: len(all_) == 2)[1]
-    assert -0.1 < again.at - gone < 2.0  # The lease is 30 s; how fast it is stands in the benchmarks.
+    assert again.at - gone < SOON  # How fast it is stands in the benchmarks.
     (first, _) = (await run.record()).attempts
     assert first.outcome is AttemptOutcome.RELEASED
 
 
+@pytest.mark.paced
 async def test_a_blocked_loop_does_not_keep_a_process_that_was_told_twice_to_go(
     field: Field, log: EffectLog
 ) -> None:
@@ -126,7 +137,7 @@ async def test_a_blocked_loop_does_not_keep_a_process_that_was_told_twice_to_go(
     leaving.signal(signal.SIGTERM)
     second = leaving.signal(signal.SIGINT)
     assert leaving.wait() == 128 + signal.SIGTERM
-    assert time.monotonic() - second < 2
+    assert time.monotonic() - second < SOON
     field.worker()
     field.wait_for(lambda all_: len(all_) == 2)
     assert (await run.record()).attempts[0].outcome is AttemptOutcome.RELEASED, "it counted as a crash"
@@ -142,6 +153,7 @@ async def test_a_worker_leaves_the_signals_as_it_found_them(log: EffectLog) -> N
             signal.signal(number, handler)
 
 
+@pytest.mark.paced
 async def test_left_behind_code_keeps_its_run_while_the_process_lives_and_its_lease_lasts(
     field: Field, log: EffectLog
 ) -> None:
@@ -174,6 +186,7 @@ async def test_leaving_by_an_exception_gives_back_and_uses_no_attempt(field: Fie
     assert (record.state, record.attempts[0].outcome) == (RunState.PENDING, AttemptOutcome.RELEASED)
 
 
+@pytest.mark.paced
 async def test_a_drain_with_a_limit_gives_back_what_takes_longer(log: EffectLog) -> None:
     worker = log.worker()
     await worker.__aenter__()
@@ -239,12 +252,20 @@ async def test_an_inline_run_is_resumed_by_the_next_call_with_its_key(field: Fie
 
 
 def test_ctrl_c_during_an_inline_run_without_a_loop_gives_it_back(field: Field) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    _inside.clear()
+
+    def interrupt() -> None:
+        if _inside.wait(20):
+            signal.pthread_kill(main, signal.SIGINT)
+
     with EffectLog(field.db) as log:
-        main = threading.main_thread().ident
-        timer = threading.Timer(0.3, signal.pthread_kill, [main, signal.SIGINT])
-        timer.start()
+        interrupting = threading.Thread(target=interrupt)
+        interrupting.start()
         with pytest.raises(KeyboardInterrupt):
             log.sync.run(naps, 30.0)
+        interrupting.join()
         (record,) = log.sync.list_runs()
     assert record.state is RunState.PENDING
     assert [attempt.outcome for attempt in record.attempts] == [AttemptOutcome.RELEASED]

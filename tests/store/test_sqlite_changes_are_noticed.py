@@ -56,6 +56,7 @@ def _as_told_by(monkeypatch: pytest.MonkeyPatch, kind: str, folder: Path) -> Non
         monkeypatch.setattr(sqlite_watch, "watch_writes", lambda _: watch)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("kind", ["listening", "looking", "deaf"])
 async def test_each_commit_is_noticed_however_it_is_told(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
@@ -69,6 +70,7 @@ async def test_each_commit_is_noticed_however_it_is_told(
     assert sorted(later)[2] < SOON, "it went on trusting a watch that tells nothing"
 
 
+@pytest.mark.timed
 async def test_a_commit_long_after_its_writes_is_noticed(store: SqliteStore) -> None:
     await store.changed()
     with closing(sqlite3.connect(store._path, isolation_level=None)) as other:
@@ -84,6 +86,7 @@ async def test_a_commit_long_after_its_writes_is_noticed(store: SqliteStore) -> 
             await waiting
 
 
+@pytest.mark.timed
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writes")
 async def test_a_commit_whose_write_was_told_of_with_another_ones_is_noticed(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -101,6 +104,7 @@ async def test_a_commit_whose_write_was_told_of_with_another_ones_is_noticed(
     assert await _noticed(store) < SOON
 
 
+@pytest.mark.timed
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writes")
 async def test_while_nobody_writes_nobody_looks(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
@@ -119,6 +123,7 @@ async def test_while_nobody_writes_nobody_looks(store: SqliteStore, monkeypatch:
     assert looks - before <= 3
 
 
+@pytest.mark.timed
 async def test_closing_waits_for_no_watch(store: SqliteStore) -> None:
     await store.changed()
     begun = time.monotonic()
