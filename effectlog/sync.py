@@ -7,6 +7,7 @@ on the engine's loop. Nothing is implemented twice.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -43,6 +44,7 @@ class Portal:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._pid = os.getpid()
 
@@ -68,9 +70,9 @@ class Portal:
         self._leave_the_parents_behind()
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop, self._closing = asyncio.new_event_loop(), threading.Event()
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="effectlog-sync", daemon=True
+                    target=_serve, args=(self._loop, self._closing), name="effectlog-sync", daemon=True
                 )
                 self._thread.start()
             return self._loop
@@ -91,9 +93,18 @@ class Portal:
         if loop is None or thread is None:
             return
         asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop).result()
+        self._closing.set()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+def _serve(loop: asyncio.AbstractEventLoop, closing: threading.Event) -> None:
+    """Run the loop until the portal is closed: whoever waits for it would wait for ever if user code could end it."""
+    while not closing.is_set():
+        # An exit that user code asks for is what its task ended with; asyncio lets it leave the loop as well.
+        with contextlib.suppress(KeyboardInterrupt, SystemExit):
+            loop.run_forever()
 
 
 async def _told(coroutine: Coroutine[Any, Any, T], over: threading.Event) -> T:
