@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from postgres_server import postgres_database, postgres_schema, postgres_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,12 @@ try:
     import fcntl
 except ImportError:  # Windows, where nothing keeps the processes of a run apart.
     fcntl = None  # type: ignore[assignment]
+
+__all__ = [
+    "postgres_database",
+    "postgres_schema",
+    "postgres_url",
+]  # One server for the whole run of a process.
 
 TRIES = 3
 

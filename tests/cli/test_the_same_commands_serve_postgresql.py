@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import shop_app
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # where postgres_server.py stands
-
-from postgres_server import postgres_database, postgres_url
-
 from effectlog import EffectLog, RunHeld
-
-__all__ = ["postgres_database", "postgres_url"]
 
 
 async def test_enqueue_work_show_resolve_and_examine(terminal, postgres_database, monkeypatch):

@@ -1,20 +1,13 @@
 """What most tests of doubt need: a log on a file of the test's own, and a wait for a run's state."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # where postgres_server.py stands
-
-from postgres_server import postgres_database, postgres_url
-
 from effectlog import EffectLog, Run, RunRecord
-
-__all__ = ["postgres_database", "postgres_url"]
 
 
 @pytest.fixture

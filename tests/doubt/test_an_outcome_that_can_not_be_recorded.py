@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from effectlog import EffectLog, Retry, durable_task, effect, operation_id
+from effectlog import EffectLog, Retry, durable_task, effect, entries, operation_id
 from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.store.sqlite import SqliteStore
@@ -56,8 +56,14 @@ def task(policy: str) -> str:
 
 @pytest.mark.parametrize(("policy", "requests"), [("resend", 2), ("hold", 1)])
 async def test_it_is_sent_again_with_the_same_key_or_held(
-    path: str, destination: CountingDestination, until: Any, policy: str, requests: int
+    path: str,
+    destination: CountingDestination,
+    until: Any,
+    policy: str,
+    requests: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(entries, "LATE", 0.2)
     async with EffectLog(path, check_store=False) as log:
         run = await log.enqueue(task, policy)
     async with EffectLog(FullDisk(path), lease=0.5, check_store=False) as broken, broken.worker():

@@ -108,7 +108,7 @@ async def test_no_record_overtakes_an_outcome_that_is_tried_again(
     tmp_path: Path, task: Any, failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The outcome and what follows it share a batch that fails for good, so each is tried by itself."""
-    monkeypatch.setattr("effectlog.engine.LINGER", 0.05)
+    monkeypatch.setattr("effectlog.inbox.LINGER", 0.05)
     store = FailingStore(str(tmp_path / "runs.db"))
     async with EffectLog(store, check_store=False) as log:
         store.fail = failing("FinishEffect:completed", failures, transient=False)
@@ -124,7 +124,8 @@ async def test_a_run_does_not_end_over_an_outcome_that_was_never_recorded(
     tmp_path: Path, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up after the lease, an outcome takes what was handed in behind it along."""
-    monkeypatch.setattr("effectlog.engine.LINGER", 0.05)
+    monkeypatch.setattr("effectlog.entries.LATE", 0.2)
+    monkeypatch.setattr("effectlog.inbox.LINGER", 0.05)
     store = FailingStore(str(tmp_path / "runs.db"))
     async with EffectLog(store, lease=0.4, check_store=False) as log:
         store.fail = lambda commands: (
@@ -147,7 +148,7 @@ async def test_a_run_does_not_end_over_an_outcome_that_was_never_recorded(
 async def test_a_defect_of_the_store_hurts_only_the_command_that_provokes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("effectlog.engine.LINGER", 0.05)
+    monkeypatch.setattr("effectlog.inbox.LINGER", 0.05)
     store = FailingStore(str(tmp_path / "runs.db"))
 
     def fail(commands: Sequence[Command]) -> Exception | None:

@@ -6,8 +6,6 @@ The server refuses most damage by itself, so its rules are taken away first, as 
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -15,14 +13,8 @@ import damage
 import pytest
 from test_a_damaged_row_stops_the_worker import all_explained
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # where postgres_server.py stands
-
-from postgres_server import postgres_database, postgres_url
-
 from effectlog import EffectLog
 from effectlog.store.postgres import PostgresStore
-
-__all__ = ["postgres_database", "postgres_url"]
 
 VALUES = {
     "text": ("cut {", "", None),

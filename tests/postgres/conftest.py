@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # where postgres_server.py stands
-
-from postgres_server import postgres_database, postgres_schema, postgres_url
 
 from effectlog.store.postgres import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-
-__all__ = ["postgres_database", "postgres_schema", "postgres_url"]
 
 
 @pytest.fixture

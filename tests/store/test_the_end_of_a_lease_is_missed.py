@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # where postgres_server.py stands
-
-from postgres_server import postgres_database, postgres_url
 
 from effectlog import EffectLog, durable_task
 from effectlog import commands as c
@@ -22,8 +16,7 @@ from effectlog.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-__all__ = ["postgres_database", "postgres_url"]
+    from pathlib import Path
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
-
-from postgres_server import postgres_database, postgres_url  # noqa: E402 - found by the line above
-
-__all__ = ["postgres_database", "postgres_url"]
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
