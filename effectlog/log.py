@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import weakref
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from effectlog import commands as c
@@ -75,6 +76,7 @@ class EffectLog(StoredRuns):
         super().__init__(Administration(self._engine, self._codec, max_value_bytes))
         self._enqueuer = Enqueuer(self._engine, self._admin, max_value_bytes)
         self._owner: Owner | None = None
+        self._workers: weakref.WeakSet[Worker] = weakref.WeakSet()
         self._sync: SyncLog | None = None
 
     # --- life ----------------------------------------------------------------------------------
@@ -106,8 +108,13 @@ class EffectLog(StoredRuns):
         self.sync.close()
 
     async def close(self) -> None:
-        """Commit what was acknowledged and close the store; everything after it raises StoreClosed."""
+        """Commit what was acknowledged and close the store; everything after it raises StoreClosed.
+
+        A worker that is still at work gives its runs back first, and uses no attempt up.
+        """
         telemetry.unwatch(self._engine)
+        for worker in list(self._workers):
+            await worker.abandon()
         if self._owner is not None:
             await self._owner.stop()
             self._owner = None
@@ -228,7 +235,7 @@ class EffectLog(StoredRuns):
         whole(concurrency, "worker(concurrency", least=1)
         kept = None if retention is None else seconds(retention, "worker(retention", positive=True)
         specs = None if tasks is None else [spec_of(task) for task in tasks]
-        return Worker(
+        worker = Worker(
             self._engine,
             self._codec,
             lambda: _by_name(specs),
@@ -240,6 +247,8 @@ class EffectLog(StoredRuns):
             retention=kept,
             prepare=lambda: self._subscribe(_by_name(specs).values()),
         )
+        self._workers.add(worker)
+        return worker
 
 
 def _by_name(chosen: list[TaskSpec] | None) -> Mapping[str, TaskSpec]:

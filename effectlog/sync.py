@@ -7,12 +7,13 @@ on the engine's loop. Nothing is implemented twice.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from effectlog.errors import ConfigurationError, StoreClosed
+from effectlog.errors import ConfigurationError, EffectLogError, StoreClosed
 from effectlog.steps import running_loop
 from effectlog.store.borrowing import without_waiting
 
@@ -301,12 +302,19 @@ class SyncWorker:
 
     def __enter__(self) -> SyncWorker:
         self._portal.call(self._worker.__aenter__(), "worker.__aenter__()  # async with log.worker()")
+        atexit.register(self._abandon)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        atexit.unregister(self._abandon)
         self._portal.call(self._worker.__aexit__(kind, error, trace), "worker.__aexit__(...)")
+
+    def _abandon(self) -> None:
+        """At the end of a process that never left the worker: it did not crash."""
+        with contextlib.suppress(EffectLogError):
+            self._portal.call(self._worker.abandon(), "worker.release()")
 
     def drain(self, timeout: float | None = None) -> None:
         """As ``Worker.drain``."""

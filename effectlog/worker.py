@@ -65,6 +65,8 @@ class Worker:
         self._claimer: Claimer | None = None
         self._upkeep: Upkeep | None = None
         self._left: asyncio.Future[bool] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -74,7 +76,8 @@ class Worker:
             raise ConfigurationError(f"worker {self.name} was used before; ask log.worker(...) for a new one")
         await self._prepare()
         await self._owner.start()
-        self._blocked.start(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        self._blocked.start(self._loop)
         self._claimer = Claimer(
             self._engine, self._codec, self._executor, self._tasks, concurrency=self._concurrency
         )
@@ -92,6 +95,8 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Drain; on an exception release instead."""
+        if self._loop is None:
+            return  # Its log was closed under it.
         if kind is None:
             await self.drain()
         else:
@@ -124,6 +129,16 @@ class Worker:
             self._left = asyncio.ensure_future(self._release())
         return await asyncio.shield(self._left)
 
+    async def abandon(self) -> None:
+        """Release from whatever loop, where the worker has not left yet: its log is closed under it."""
+        loop = self._loop
+        if loop is None or os.getpid() != self._pid:
+            return  # It has left, or it is a forked child's copy.
+        if loop is asyncio.get_running_loop():
+            await self.release()
+        elif loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.release(), loop))
+
     async def _release(self) -> bool:
         if self._claimer is not None:
             await self._claimer.stop()
@@ -138,6 +153,7 @@ class Worker:
         with contextlib.suppress(EffectLogError):
             await self._engine.commit(c.Leave(self._owner.id))
         await self._owner.stop()
+        self._loop = None
 
     # --- as the process's main business --------------------------------------------------------
 
