@@ -36,12 +36,26 @@ def sqlite_path(store: str) -> str | None:
         return store.removeprefix("file://")
     if scheme == "sqlite":
         # As elsewhere: three slashes begin a relative path, four an absolute one.
-        return unquote(store.removeprefix("sqlite://").removeprefix("/")) or ":memory:"
+        return _file_of(store, store.removeprefix("sqlite://").removeprefix("/"))
     if scheme in ("postgresql", "postgres"):
         return None
     raise ConfigurationError(
         f"store {scheme}://… is not known; give a path such as 'orders.db', sqlite:///orders.db or postgresql://…"
     )
+
+
+def _file_of(url: str, path: str) -> str:
+    # As a file name, a misread URL would be another store, and an empty one would be gone with the process.
+    if not path:
+        raise ConfigurationError(
+            f"{url} names no file; give sqlite:///orders.db, or ':memory:' for a log that is gone when it is closed"
+        )
+    if "?" in path:
+        raise ConfigurationError(
+            f"{url}: nothing is set in an SQLite URL; leave out what follows the '?', or write %3F if it belongs to the "
+            f"file's name"
+        )
+    return unquote(path)
 
 
 def _sqlite(path: str) -> Any:

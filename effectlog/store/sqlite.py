@@ -71,6 +71,7 @@ class SqliteStore:
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
         self._live = LiveRuns()
+        self._files = sqlite_file.OpenFiles()
         self._watcher: ChangeWatch | None = None
         self._pid = os.getpid()
 
@@ -101,6 +102,7 @@ class SqliteStore:
             if not self._in_memory:
                 self._reader = await self._connect()
                 await self._call(self._reader, sqlite_file.make_reader)
+                self._files = sqlite_file.OpenFiles(self._path, f"{self._path}-wal")
                 self._watcher = ChangeWatch(self._connection(check_same_thread=False), f"{self._path}-wal")
         except BaseException as error:
             await self.close()
@@ -111,6 +113,7 @@ class SqliteStore:
     async def close(self) -> None:
         writer, reader, watcher = self._writer, self._reader, self._watcher
         self._writer = self._reader = self._watcher = None
+        self._files = sqlite_file.OpenFiles()
         if os.getpid() != self._pid:
             # SQLite must not even close in a forked child what its parent has open, so it stays referenced.
             _inherited.append((writer, reader, watcher))
@@ -168,6 +171,7 @@ class SqliteStore:
             )
 
     async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
+        self._files.check()
         return await self._call(self._writer, apply_batch, self._clock, self._live, commands)
 
     async def rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:

@@ -7,7 +7,8 @@ import sqlite3
 import time
 from pathlib import Path
 
-from effectlog.errors import StoreRefused
+from effectlog.errors import StoreError, StoreRefused
+from effectlog.store.protocol import TAKES_NO_WRITES
 from effectlog.store.statements import migrations
 
 _HEADER = b"SQLite format 3\x00"
@@ -25,10 +26,21 @@ MOUNT_TABLE = Path("/proc/self/mountinfo")
 
 def check_place(path: str) -> None:
     """Refuse a path that can't hold a trustworthy store, before SQLite touches it."""
-    file = Path(path).absolute()
+    if "\0" in path:
+        raise StoreRefused(f"{path!r} can't be a file's path: it has a NUL; choose another path")
+    try:
+        _check_place(Path(path).absolute())
+    except OSError as error:  # Such as a name that is too long.
+        raise StoreRefused(f"{path} can't hold a store ({error.strerror}); choose another path") from error
+
+
+def _check_place(file: Path) -> None:
     folder = file.parent
     if not folder.is_dir():
-        raise StoreRefused(f"{file}: the folder {folder} does not exist; create it first")
+        hint = (
+            "; '~' stands for nothing here: expand it, as Path.expanduser does" if "~" in file.parts else ""
+        )
+        raise StoreRefused(f"{file}: the folder {folder} does not exist; create it first{hint}")
     if file.is_dir():
         raise StoreRefused(f"{file} is a folder; name a file in it, such as {file / 'effectlog.db'}")
     file_system = file_system_of(folder)
@@ -157,6 +169,32 @@ def _split(script: str) -> list[str]:
             statements.append(current)
             current = ""
     return statements
+
+
+class OpenFiles:
+    """The files of an open store, as they were found: SQLite itself goes on writing to what nobody else sees."""
+
+    def __init__(self, *paths: str) -> None:
+        self._found = {path: _identity(path) for path in paths}
+
+    def check(self) -> None:
+        """Raise StoreError once a file is no longer what its path names."""
+        for path, found in self._found.items():
+            if _identity(path) != found:
+                raise StoreError(
+                    f"{path} was deleted, moved or replaced while the store was open: what is written now would be seen "
+                    f"by nobody. End this process, see to it that the right file is there, and start again",
+                    transient=False,
+                    reason=TAKES_NO_WRITES,
+                )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - before every commit, and pathlib's takes twice as long
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def make_reader(connection: sqlite3.Connection) -> None:
