@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -14,13 +13,11 @@ from typing import Any, NamedTuple
 
 import matrix_child
 import matrix_tasks
+from forked import prepared
 from matrix_tasks import LAG, TASKS, Cell
 
 from effectlog import EffectLog, Run, RunFailed, RunHeld
 from effectlog.testing.destinations import CountingDestination
-
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["matrix_child"])
 
 Destinations = dict[Cell, CountingDestination]
 
@@ -58,11 +55,11 @@ class Owner:
 
     def __init__(self, path: str, form: str, point: str, found: Destinations, lease: float) -> None:
         self._path = path
-        self._parent, child = _processes.Pipe(duplex=False)
-        self._go = _processes.Event()
+        self._parent, child = prepared().Pipe(duplex=False)
+        self._go = prepared().Event()
         urls = {tuple(cell): destination.url for cell, destination in found.items()}
         arguments = (path, form, point, urls, lease, child, self._go)
-        self._process = _processes.Process(target=matrix_child.main, args=arguments, daemon=True)
+        self._process = prepared().Process(target=matrix_child.main, args=arguments, daemon=True)
         self._process.start()
 
     async def reached(self) -> None:

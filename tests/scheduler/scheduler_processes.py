@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
-import sys
 import time
 from dataclasses import dataclass
-from functools import cache
-from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import scheduler_app
+from forked import prepared
 
 from effectlog import EffectState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from multiprocessing.context import ForkServerContext
     from pathlib import Path
 
     from effectlog import Run
@@ -35,26 +30,12 @@ class Request:
     what: str
 
 
-_PRELOADED = ["pytest", "scheduler_app", "effectlog.store.sqlite", "effectlog.store.probe"]
-
-
-@cache
-def _prepared() -> ForkServerContext:
-    """A server that has imported everything: forked from it, a process takes next to no time to start."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-        forkserver.ensure_running()
-    return context
-
-
 class Process:
     """One started process."""
 
     def __init__(self, command: str, db: Path, requests: Path, options: dict[str, Any]) -> None:
-        self.pipe, theirs = _prepared().Pipe()
-        self._process = _prepared().Process(
+        self.pipe, theirs = prepared().Pipe()
+        self._process = prepared().Process(
             target=scheduler_app.main, args=(command, str(db), str(requests), options, theirs), daemon=True
         )
         self._process.start()

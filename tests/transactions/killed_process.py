@@ -1,11 +1,10 @@
-"""A script around a transactional effect, or a caller's transaction, that kills itself at a named point."""
+"""A process around a transactional effect, or a caller's transaction, that kills itself at a named point."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import sys
 from typing import Any
 
 from callers import AWAITED
@@ -45,10 +44,11 @@ def install(log: EffectLog, url: str, point: str) -> None:
             kind.commit = awaited if is_postgres(url) else blocking
 
 
-async def effect(url: str, point: str) -> None:
+async def effect(url: str, point: str) -> str:
     async with EffectLog(url, check_store=False) as log:
         install(log, url, point)
-        print(await log.run(task_for(url).with_options(idempotency_key="k"), "a"))
+        result: str = await log.run(task_for(url).with_options(idempotency_key="k"), "a")
+        return result
 
 
 async def caller(url: str, point: str) -> None:
@@ -62,6 +62,7 @@ async def caller(url: str, point: str) -> None:
             die()
 
 
-if __name__ == "__main__":
-    what, place, where = sys.argv[1:]
-    asyncio.run({"effect": effect, "caller": caller}[what](place, where))
+def main(what: str, url: str, point: str) -> str | None:
+    played: Any = {"effect": effect, "caller": caller}[what](url, point)
+    result: str | None = asyncio.run(played)
+    return result

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
+import killed_process
 import pytest
+from forked import outcome
 from orders import orders, ship
 
 from effectlog import EffectLog, EffectState
 
-SCRIPT = str(Path(__file__).with_name("killed_process.py"))
-
-
-def run(what: str, url: str, point: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, SCRIPT, what, url, point]
-    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+KILLED = (-signal.SIGKILL, None)
 
 
 @pytest.mark.parametrize("point", ["before begin", "in function", "before commit", "after commit"])
 async def test_an_effect_is_both_or_neither(store_url: str, point: str) -> None:
-    killed = run("effect", store_url, point)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert outcome(killed_process.main, "effect", store_url, point) == KILLED
     landed = point == "after commit"
     async with EffectLog(store_url, check_store=False) as log:
         ((before,),) = [record.effects for record in await log.list_runs()]
     assert before.state is (EffectState.COMPLETED if landed else EffectState.STARTED)
     assert await orders(store_url) == (["a"] if landed else [])
-    again = run("effect", store_url, "nowhere")
-    assert (again.returncode, again.stdout) == (0, "A\n"), again.stderr
+    assert outcome(killed_process.main, "effect", store_url, "nowhere") == (0, "A")
     async with EffectLog(store_url, check_store=False) as log:
         (record,) = await log.list_runs()
     assert await orders(store_url) == ["a"]
@@ -41,8 +33,7 @@ async def test_an_effect_is_both_or_neither(store_url: str, point: str) -> None:
 
 @pytest.mark.parametrize("point", ["before commit", "after commit"])
 async def test_a_callers_run_is_there_with_its_writes_or_not_at_all(store_url: str, point: str) -> None:
-    killed = run("caller", store_url, point)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert outcome(killed_process.main, "caller", store_url, point) == KILLED
     landed = point == "after commit"
     async with EffectLog(store_url, check_store=False) as log:
         assert len(await log.list_runs(task=ship)) == landed
