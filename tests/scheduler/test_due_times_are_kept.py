@@ -8,15 +8,18 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import limited, note, quick
+from scheduler_app import bare, limited, note, quick
 
 from effectlog import ConfigurationError, EffectLog, Retry, RunState, durable_task
 
 if TYPE_CHECKING:
     from scheduler_processes import Field
 
-LATEST = 0.1
-"""Seconds after its due time at which a run has begun on an idle worker."""
+LATEST = 0.25
+"""Seconds after its due time at which the body of a run has begun on an idle worker, on a disk that others use as well.
+
+What missed its time would wait for the next look at the store, which takes a second.
+"""
 
 
 CLOCKS_APART = 0.01
@@ -46,12 +49,12 @@ def _begins(field: Field) -> dict[str, float]:
 @pytest.mark.timed
 async def test_a_run_starts_when_it_is_due(field: Field, log: EffectLog) -> None:
     async with log.worker():
-        await (await log.enqueue(quick, "warm")).result(10)
+        await (await log.enqueue(bare, "warm")).result(10)
         begun = time.monotonic()
         delays = {f"after {n}": 0.15 + n * 0.11 for n in range(8)}
-        runs = [await log.enqueue(quick.with_options(delay=delay), what) for what, delay in delays.items()]
+        runs = [await log.enqueue(bare.with_options(delay=delay), what) for what, delay in delays.items()]
         at = datetime.now(UTC) + timedelta(seconds=0.5)
-        runs.append(await log.enqueue(quick.with_options(at=at), "at"))
+        runs.append(await log.enqueue(bare.with_options(at=at), "at"))
         delays["at"] = at.timestamp() - time.time() + time.monotonic() - begun
         await asyncio.gather(*(run.result(10) for run in runs))
     late = sorted(_begins(field)[what] - begun - delay for what, delay in delays.items())
@@ -68,7 +71,7 @@ async def test_a_run_starts_on_time_behind_one_that_a_limit_keeps_waiting(
     async with log.worker():
         first = await log.enqueue(limited, "first", 1.0)
         blocked = await log.enqueue(limited, "blocked", 0.0)
-        field_wait = await log.enqueue(quick.with_options(delay=0.3), "timed")
+        field_wait = await log.enqueue(bare.with_options(delay=0.3), "timed")
         begun = time.monotonic()
         await field_wait.result(10)
         late = _begins(field)["timed"] - begun - 0.3
@@ -79,7 +82,7 @@ async def test_a_run_starts_on_time_behind_one_that_a_limit_keeps_waiting(
 @pytest.mark.timed
 async def test_what_became_due_while_everything_was_stopped_starts_at_once(field: Field) -> None:
     async with EffectLog(field.db) as log:
-        runs = [await log.enqueue(quick.with_options(delay=0.2), str(n)) for n in range(5)]
+        runs = [await log.enqueue(bare.with_options(delay=0.2), str(n)) for n in range(5)]
     await asyncio.sleep(0.3)
     async with EffectLog(field.db) as log, log.worker():
         up = time.monotonic()
@@ -130,7 +133,7 @@ async def test_a_killed_call_that_waited_goes_on_waiting_for_the_stored_time(
     due = records[0].due_at.timestamp() - time.time() + time.monotonic()
     (request,) = field.requests()
     assert due >= begun + 0.9 - CLOCKS_APART
-    assert due - CLOCKS_APART <= request.at < due + 0.5
+    assert due - CLOCKS_APART <= request.at < due + 0.8
 
 
 @pytest.mark.paced
