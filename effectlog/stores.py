@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from effectlog.errors import ConfigurationError
 
@@ -31,12 +31,12 @@ def sqlite_path(store: str) -> str | None:
 
     Raises ConfigurationError for an unknown URL scheme.
     """
-    scheme = urlsplit(store).scheme if "://" in store else ""
+    scheme = store.partition("://")[0].lower() if "://" in store else ""
     if scheme in ("", "file"):
-        return store.removeprefix("file://")
+        return store[len("file://") :] if scheme else store
     if scheme == "sqlite":
         # As elsewhere: three slashes begin a relative path, four an absolute one.
-        return _file_of(store, store.removeprefix("sqlite://").removeprefix("/"))
+        return _file_of(store, store[len("sqlite://") :].removeprefix("/"))
     if scheme in ("postgresql", "postgres"):
         return None
     raise ConfigurationError(

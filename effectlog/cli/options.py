@@ -7,13 +7,14 @@ import shlex
 from contextlib import suppress
 from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
 
 from effectlog.cli.text import one_line
 from effectlog.model import RunState
+from effectlog.store.postgres_url import parse_url
+from effectlog.stores import sqlite_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,4 +75,5 @@ def pasteable_store(ctx: click.Context, store: str) -> str:
     if ctx.get_parameter_source("store") is not ParameterSource.COMMANDLINE:
         return ""
     # A password belongs neither on a screen nor in a shell's history.
-    return "" if urlsplit(store).password else f" --store {shlex.quote(store)}"
+    secret = sqlite_path(store) is None and parse_url(store).secrets
+    return "" if secret else f" --store {shlex.quote(store)}"

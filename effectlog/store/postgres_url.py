@@ -14,6 +14,7 @@ from effectlog.errors import ConfigurationError
 SCHEMES = ("postgresql", "postgres")
 _SECRETS = frozenset({"password", "sslpassword"})
 _POOLERS = {"transaction": True, "none": False}
+_HOST = re.compile(r"^(\[[^\[\]]*\]|[^:\[\]]*)(:[0-9]*)?$")
 _SCHEMA_NAME = re.compile(r"^[a-z_][a-z0-9_]{0,47}$")
 
 
@@ -43,18 +44,20 @@ def parse_url(url: str) -> PostgresUrl:
     """
     try:
         parts = urlsplit(url)
-        options = parse_qsl(parts.query, keep_blank_values=True)
-        password = parts.password
-    except ValueError as error:
-        raise ConfigurationError(
-            "the PostgreSQL URL is malformed; write it as postgresql://user@host/db"
-        ) from error
+    except ValueError:
+        raise _malformed() from None
+    password = parts.password
+    options = parse_qsl(parts.query, keep_blank_values=True)
     if parts.scheme not in SCHEMES:
         raise ConfigurationError("a PostgreSQL store needs a URL such as postgresql://user@host:5432/db")
     rest = [(key, value) for key, value in options if key != "pooler"]
     secrets = [value for key, value in options if key in _SECRETS]
     secrets += [password, unquote(password)] if password else []
     hosts = parts.netloc.rpartition("@")[2] or dict(options).get("host", "")
+    # What is cut at the wrong place may be a password, and would be shown as an address.
+    misplaced = "@" in parts.path or parts.fragment or any("@" in key for key, _ in options)
+    if misplaced or not all(_HOST.match(host) for host in parts.netloc.rpartition("@")[2].split(",")):
+        raise _malformed()
     user = f"{parts.username}@" if parts.username else ""
     return PostgresUrl(
         dsn=urlunsplit(parts._replace(query=urlencode(rest))),
@@ -62,6 +65,13 @@ def parse_url(url: str) -> PostgresUrl:
         pooled=_pooled(dict(options).get("pooler")),
         several_hosts="," in hosts,
         secrets=tuple(secret for secret in secrets if secret),
+    )
+
+
+def _malformed() -> ConfigurationError:
+    return ConfigurationError(
+        "the PostgreSQL URL is malformed; write it as postgresql://user:password@host:5432/db, where / ? # @ : % and "
+        "spaces in user and password are percent-encoded: urllib.parse.quote(password, safe='')"
     )
 
 
