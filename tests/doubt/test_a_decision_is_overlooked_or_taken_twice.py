@@ -118,7 +118,7 @@ async def test_who_and_why_are_kept_and_the_run_goes_on_at_once(log: EffectLog, 
     async with log.worker():
         await until(run, "held")
         await log.resolve(run.id, "send", Applied(9), by="Ann", evidence="receipt 9 at the provider's")
-        assert await run.result(timeout=5) == 9
+        assert await run.result(timeout=20) == 9
     (kept,) = (await run.record()).effects
     assert (kept.resolved_by, kept.evidence) == ("Ann", "receipt 9 at the provider's")
     assert (kept.requests, requests) == (1, ["loses"])
@@ -142,7 +142,7 @@ async def test_a_value_that_is_too_big_is_refused_and_nothing_is_decided(path: s
         assert (record.state, record.effects[0].in_doubt) == ("held", True)
         await log.resolve(run.id, "send", Applied(7), by="Ann")
         async with log.worker():
-            assert await run.result(timeout=5) == 7
+            assert await run.result(timeout=20) == 7
 
 
 async def test_what_is_not_in_doubt_is_refused(log: EffectLog, until: Any) -> None:

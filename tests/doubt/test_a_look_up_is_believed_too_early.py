@@ -25,6 +25,7 @@ from effectlog.contract import Destination
 from effectlog.store.flock import liveness_beside
 
 LostError = ConnectionResetError
+pytestmark = pytest.mark.paced
 
 
 class Story:

@@ -274,5 +274,5 @@ async def test_a_hold_does_not_wait_for_the_effects_own_retry_first(
     play(LOST)
     async with log.worker():
         run = await log.enqueue(task)
-        await until(run, "held", timeout=5.0)
+        await until(run, "held", timeout=20.0)
     assert len(ids) == 1

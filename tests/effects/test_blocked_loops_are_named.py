@@ -31,7 +31,7 @@ async def test_a_blocked_loop_is_told_with_who_and_how_long(tmp_path: Path, shar
         run = await log.enqueue(blocks, LEASE * share)
         with pytest.warns(EffectLogWarning, match="event loop") as caught:
             async with log.worker():
-                await run.result(timeout=5)
+                await run.result(timeout=20)
         record = await run.record()
     # A busy machine may block the loop as well; what is told of this effect must be right.
     (message, *_) = [str(warning.message) for warning in caught if "'naps'" in str(warning.message)]

@@ -355,6 +355,6 @@ async def test_an_error_outside_an_effect_keeps_its_traceback(log: EffectLog) ->
     run = await log.enqueue(calls_wrongly, "nobody")
     async with log.worker():
         with pytest.raises(RunFailed) as failed:
-            await run.result(timeout=5)
+            await run.result(timeout=20)
     assert failed.value.type_name == "KeyError"
     assert "calls_wrongly" in failed.value.traceback

@@ -47,7 +47,7 @@ def pay_elsewhere(order: str, cents: int = 5) -> str:
 def slow(order: str) -> str:
     calls.append(order)
     entered.set()
-    leave.wait(5)
+    leave.wait(20)
     return "slow"
 
 
@@ -131,7 +131,7 @@ def threaded() -> list[str]:
     bound = current_attempt().bind(slow)
     with ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(bound, "a") for _ in range(8)]
-        entered.wait(5)
+        entered.wait(20)
         leave.set()
         return [future.result() for future in futures]
 

@@ -144,7 +144,7 @@ async def test_a_person_may_supply_the_value_later(log: EffectLog) -> None:
     run = await log.get_run(record.id)
     await run.retry()
     async with log.worker():
-        assert await run.result(timeout=5) == "by hand"
+        assert await run.result(timeout=20) == "by hand"
     assert calls == ["lambda"]
 
 
@@ -321,7 +321,7 @@ async def test_a_lost_answer_of_a_hold_effect_holds_and_not_applied_lets_it_go_o
     run = await log.get_run(record.id)
     async with log.worker():
         with pytest.raises(Exception, match=r"Refused|held"):
-            await run.result(timeout=5)
+            await run.result(timeout=20)
     assert len(calls) >= 2
     assert (await run.record()).effects[0].state == "failed"
 
@@ -365,4 +365,4 @@ async def test_values_the_record_cannot_hold_do_not_hide_behind_other_errors(log
     with pytest.raises(RunHeld):
         run = await log.enqueue(loses_an_answer)
         async with log.worker():
-            await run.result(timeout=5)
+            await run.result(timeout=20)

@@ -19,8 +19,7 @@ def note(text: str) -> str:
     return text
 
 
-async def test_a_cancelled_caller_leaves_the_commit_to_go_on(tmp_path: Path) -> None:
-    store = FailingStore(str(tmp_path / "runs.db"))
+async def test_a_cancelled_caller_leaves_the_commit_to_go_on(store: FailingStore) -> None:
     async with EffectLog(store, check_store=False) as log:
         before = store.at_gate
         store.gate.clear()
@@ -68,8 +67,8 @@ async def test_close_while_writing_answers_every_caller_and_keeps_what_was_ackno
             await asyncio.sleep(0)
         closing = asyncio.create_task(log.close())
         calls += [asyncio.create_task(log.enqueue(note, "y")) for _ in range(3)]
-        await asyncio.wait_for(closing, 5)
-        for outcome in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 5):
+        await asyncio.wait_for(closing, 20)
+        for outcome in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20):
             if isinstance(outcome, BaseException):
                 assert isinstance(outcome, StoreClosed), repr(outcome)
                 refused += 1
@@ -104,7 +103,7 @@ def test_close_while_threads_write_answers_every_thread(tmp_path: Path) -> None:
                 thread.start()
             going.wait()
         for thread in threads:
-            thread.join(5)
+            thread.join(20)
             assert not thread.is_alive(), "a caller was never answered"
 
 
@@ -117,10 +116,10 @@ async def test_use_after_close_and_close_during_use_fail_at_once(tmp_path: Path)
         waiting = asyncio.create_task(run.result())
         await asyncio.sleep(0.05)
     with pytest.raises(StoreClosed):
-        await asyncio.wait_for(waiting, 1)
+        await asyncio.wait_for(waiting, 10)
     for call in (log.enqueue(note, "y"), run.record(), run.result(), log.list_runs(), log.run(note, "z")):
         with pytest.raises(StoreClosed):
-            await asyncio.wait_for(call, 1)
+            await asyncio.wait_for(call, 10)
     await log.close()
 
 

@@ -69,7 +69,7 @@ async def test_an_exhausted_pool_says_so_and_leaves_heartbeats_alone(open_store:
         with pytest.raises(StoreError, match="all 1 connections of this process are in use") as caught:
             await store.get(fence.run_id)
         assert (caught.value.transient, caught.value.reason) == (True, "pool exhausted")  # type: ignore[attr-defined]
-        renewed = await asyncio.wait_for(do(store, c.Renew("a", 60.0, (fence,))), 5)
+        renewed = await asyncio.wait_for(do(store, c.Renew("a", 60.0, (fence,))), 20)
         assert renewed.lost == frozenset()
     assert await store.get(fence.run_id) is not None
 
@@ -78,7 +78,7 @@ async def test_a_closed_store_answers_at_once(store: PostgresStore) -> None:
     await store.close()
     for call in (store.apply([c.Leave("a")]), store.get("a"), store.due(["a"])):
         with pytest.raises(StoreClosed):
-            await asyncio.wait_for(call, 1)
+            await asyncio.wait_for(call, 10)
     await store.close()
     await store.open()
     assert await store.get("a") is None
@@ -106,6 +106,6 @@ async def test_closing_beside_calls_ends_them(open_store: OpenStore) -> None:
     calls = [asyncio.ensure_future(store.apply([create(new_run())])) for _ in range(20)]
     await asyncio.sleep(0)
     await asyncio.wait_for(store.close(), 10)
-    done, pending = await asyncio.wait(calls, timeout=5)
+    done, pending = await asyncio.wait(calls, timeout=20)
     assert not pending
     assert all(isinstance(call.result()[0], c.Created) for call in done)

@@ -62,7 +62,7 @@ async def test_what_nobody_waits_for_wakes_nobody(
     await asyncio.sleep(0.1)
     assert not store._news.is_set()
     monkeypatch.setattr(postgres, "POLL_INTERVAL", 0.05)
-    await asyncio.wait_for(store.changed(), 2)
+    await asyncio.wait_for(store.changed(), 20)
 
 
 async def test_a_killed_listener_is_opened_again_and_caught_up(

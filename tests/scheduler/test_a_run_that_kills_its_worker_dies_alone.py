@@ -36,7 +36,7 @@ async def test_one_poisonous_run_among_ninety_nine_is_the_only_dead_letter(
     after = await log.enqueue_many(slow, [(str(n), 0.01) for n in range(50, 99)])
     deaths = await _supervise(field, log, 100)
     assert deaths == 3
-    assert await asyncio.gather(*(run.result(1) for run in before + after)) == [str(n) for n in range(99)]
+    assert await asyncio.gather(*(run.result(10) for run in before + after)) == [str(n) for n in range(99)]
     (dead,) = await log.list_runs(state="failed")
     assert dead.id == bad.id
     assert [attempt.outcome for attempt in dead.attempts] == [AttemptOutcome.EXPIRED] * 3
@@ -51,7 +51,7 @@ async def test_a_crash_is_no_error_and_another_round_counts_anew(field: Field, l
     bad = await log.enqueue(poison, "poison")
     await _supervise(field, log, 1)
     with pytest.raises(RunFailed) as caught:
-        await bad.result(1)
+        await bad.result(10)
     assert caught.value.type_name == "effectlog.WorkerLost"
     await bad.retry()
     await _supervise(field, log, 1)

@@ -74,7 +74,7 @@ async def test_a_child_without_a_key_is_refused_with_the_reason(log: EffectLog) 
         return told
 
     run = await _run(log, parent)
-    assert len(await run.result(1)) == 3
+    assert len(await run.result(10)) == 3
     assert len(await log.list_runs()) == 1
 
 
@@ -87,7 +87,7 @@ async def test_a_childs_key_has_its_global_scope(log: EffectLog) -> None:
         return (await log.enqueue(child.with_options(idempotency_key="c"), 1)).id
 
     run = await _run(log, parent)
-    assert await run.result(1) == outside.id
+    assert await run.result(10) == outside.id
 
 
 async def test_a_fenced_out_attempt_makes_no_child(log: EffectLog) -> None:
@@ -133,7 +133,7 @@ async def test_waiting_for_another_run_inside_an_attempt_is_refused(log: EffectL
         return told
 
     run = await _run(log, parent)
-    assert len(await run.result(1)) == 2
+    assert len(await run.result(10)) == 2
 
 
 async def test_a_chain_that_never_ends_is_stopped(log: EffectLog) -> None:

@@ -28,7 +28,7 @@ async def test_each_crash_costs_one_more_request_and_no_clean_restart_any(
         # It goes by itself up to the delivery that lets it live: killed, or drained by the signal amid its effect.
         assert worker.wait() == (-signal.SIGKILL if start < kills else 0)
         assert len(field.requests()) == min(start, kills) + 1
-    assert await run.result(1) == "a"
+    assert await run.result(10) == "a"
     (effect,) = (await run.record()).effects
     assert effect.requests == len((await run.record()).attempts) == kills + 1
     assert set(field.whats()) == {f"deliver a {effect.operation_id}"}

@@ -169,7 +169,7 @@ async def test_a_retry_never_stops_the_attempt_that_it_causes(log: EffectLog) ->
         run = await log.enqueue(fails)
         for attempts in range(1, 60):
             with pytest.raises(RunFailed):
-                await run.result(5)
+                await run.result(20)
             assert len((await run.record()).attempts) == attempts
             await run.retry()
 

@@ -76,7 +76,7 @@ async def test_use_after_close_is_an_immediate_error(store: SqliteStore) -> None
     calls = [asyncio.ensure_future(store.apply([create(f"run-{n}")])) for n in range(20)]
     await asyncio.sleep(0)
     await store.close()
-    results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=5)
+    results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), timeout=20)
     assert all(isinstance(result, list | StoreClosed) for result in results), results
     for use in (store.apply([create("late")]), store.get("run-0"), store.states(["run-0"]), store.workers()):
         with pytest.raises(StoreClosed):
@@ -93,7 +93,7 @@ async def test_a_cancelled_caller_leaves_no_transaction_open(store: SqliteStore,
         with pytest.raises(asyncio.CancelledError):
             await call
     await store.apply([create("last")])
-    with closing(sqlite3.connect(tmp_path / "effectlog.db", timeout=1, isolation_level=None)) as other:
+    with closing(sqlite3.connect(tmp_path / "effectlog.db", timeout=10, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("ROLLBACK")
     assert {len(run.args) for run in await store.find(RunFilter())} <= {2, 50_000}
@@ -119,7 +119,7 @@ async def test_a_run_is_read_as_of_one_moment(store: SqliteStore, tmp_path: Path
 
 
 async def test_others_commits_wake_whoever_waits_for_changes(store: SqliteStore, tmp_path: Path) -> None:
-    await asyncio.wait_for(store.changed(), timeout=5)
+    await asyncio.wait_for(store.changed(), timeout=20)
     waiting = asyncio.ensure_future(store.changed())
     done, _ = await asyncio.wait([waiting], timeout=0.1)
     assert not done, "woken without a change"
@@ -127,4 +127,4 @@ async def test_others_commits_wake_whoever_waits_for_changes(store: SqliteStore,
     await other.open()
     await other.apply([create("theirs")])
     await other.close()
-    await asyncio.wait_for(waiting, timeout=5)
+    await asyncio.wait_for(waiting, timeout=20)

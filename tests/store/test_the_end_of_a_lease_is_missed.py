@@ -59,8 +59,8 @@ async def test_a_takeover_comes_right_after_the_lease(address: str, monkeypatch:
     async with EffectLog(address) as log:
         run = await log.enqueue(takes_over)
         async with opened(address) as store:
-            await store.apply([c.Claim("gone", "gone", 2.0, (), 1, run_id=run.id)])
+            await store.apply([c.Claim("gone", "gone", 1.0, (), 1, run_id=run.id)])
         async with log.worker():
             assert await run.result(timeout=10) == "done"
         first, second = (await run.record()).attempts
-    assert 2.0 <= (second.started_at - first.started_at).total_seconds() < 4.0
+    assert 1.0 <= (second.started_at - first.started_at).total_seconds() < 10.0

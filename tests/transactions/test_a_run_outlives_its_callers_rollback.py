@@ -78,7 +78,7 @@ async def test_an_idle_worker_sees_it_at_once(store_url: str) -> None:
         await asyncio.sleep(0.1)
         async with AWAITED[kind(store_url)][0](store_url) as transaction:
             run = await log.within(transaction).enqueue(ship, "a")
-        assert await run.result(timeout=5) == "a"
+        assert await run.result(timeout=20) == "a"
 
 
 async def test_a_key_with_other_arguments_is_a_conflict_and_stores_nothing(store_url: str) -> None:
