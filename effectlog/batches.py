@@ -1,14 +1,13 @@
 """Batches of entries and the store: applied together, apart where one is to blame, again where that can help.
 
-Runs on the engine's loop. It holds no queue and never waits: what has to be tried again goes back to the
-engine. The invariant: within one chain, nothing is applied before or without what was handed in earlier.
+It holds no queue and never waits: what has to be tried again goes back to the engine. The invariant: within one chain, nothing is applied before or without what was handed in earlier.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
 from effectlog import telemetry
@@ -18,20 +17,26 @@ from effectlog.ledger.pages import needs
 from effectlog.store.protocol import RUN_LOCKED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from effectlog.commands import Outcome
-    from effectlog.store.protocol import Store
+    from effectlog.commands import Command, Outcome
+    from effectlog.store.protocol import Apply, Store
 
 logger = logging.getLogger("effectlog")
 
 
-class Batches:
-    """Applies batches; ``applied`` is called after each commit."""
+class Failure(NamedTuple):
+    """Entries that could not be committed, and why."""
 
-    def __init__(self, store: Store, applied: Callable[[], None]) -> None:
+    entries: list[Entry]
+    error: StoreError
+
+
+class Batches:
+    """Applies batches, on the engine's loop or on the store's own thread, but never on both at a time."""
+
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._applied = applied
         self.commits = 0
         self.errors: WeakSet[StoreError] = WeakSet()
         """What was given to callers as an error of this store."""
@@ -41,22 +46,39 @@ class Batches:
         batch = self._to_do(batch)
         if not batch:
             return []
-        commands = [command for entry in batch for command in entry.left]
         began = time.monotonic()
         try:
-            outcomes = await self._store.apply(commands)
-        except StoreError as error:
-            return await self._after_failure(batch, error)
+            outcomes = await self._store.apply(_commands(batch))
         except Exception as error:
-            logger.exception("effectlog: a batch could not be applied")
-            defect = StoreError(f"{self._store.name}: {type(error).__qualname__}: {error}", transient=False)
-            defect.__cause__ = error
-            return await self._after_failure(batch, defect)
+            return await self.after(self._failure(batch, error))
+        failure = self._succeed(batch, outcomes, began)
+        return await self.after(failure) if failure else []
+
+    def apply_here(self, batch: list[Entry], apply: Apply) -> Failure | None:
+        """Commit a batch on this thread; gives what could not be committed, to be dealt with by ``after``."""
+        batch = self._to_do(batch)
+        if not batch:
+            return None
+        began = time.monotonic()
+        try:
+            outcomes = apply(_commands(batch))
+        except Exception as error:
+            return self._failure(batch, error)
+        return self._succeed(batch, outcomes, began)
+
+    def _succeed(self, batch: list[Entry], outcomes: list[Outcome], began: float) -> Failure | None:
         self.commits += 1
         busy = self._hand_out(batch, outcomes)
-        telemetry.committed(self._store.name, len(commands), time.monotonic() - began)
-        self._applied()
-        return await self._after_failure(busy, _kept_locked(busy)) if busy else []
+        telemetry.committed(self._store.name, len(outcomes), time.monotonic() - began)
+        return Failure(busy, _kept_locked(busy)) if busy else None
+
+    def _failure(self, batch: list[Entry], error: Exception) -> Failure:
+        if isinstance(error, StoreError):
+            return Failure(batch, error)
+        logger.error("effectlog: a batch could not be applied", exc_info=error)
+        defect = StoreError(f"{self._store.name}: {type(error).__qualname__}: {error}", transient=False)
+        defect.__cause__ = error
+        return Failure(batch, defect)
 
     @staticmethod
     def _to_do(batch: list[Entry]) -> list[Entry]:
@@ -84,7 +106,9 @@ class Batches:
         deliver(answers)
         return busy
 
-    async def _after_failure(self, batch: list[Entry], error: StoreError) -> list[Entry]:
+    async def after(self, failure: Failure) -> list[Entry]:
+        """Deal with a failure; gives what has to be tried again after a pause."""
+        batch, error = failure
         if len(batch) > 1 and not error.transient:
             return await self._apply_apart(batch)
         now = time.monotonic()
@@ -115,8 +139,12 @@ class Batches:
         return again
 
 
+def _commands(batch: Sequence[Entry]) -> list[Command]:
+    return [command for entry in batch for command in entry.left]
+
+
 def _kept_locked(entries: Sequence[Entry]) -> StoreError:
-    runs = ", ".join(sorted(needs(command for entry in entries for command in entry.left).runs))
+    runs = ", ".join(sorted(needs(_commands(entries)).runs))
     return StoreError(
         f"run {runs} is kept locked by somebody else's open transaction; find the session that is idle in a "
         f"transaction and end it",

@@ -1,6 +1,6 @@
 """News of the store: tells listeners whenever something may have changed, here or elsewhere.
 
-Lives on the engine's loop; only ``listen`` and ``unlisten`` may be called from anywhere. The invariant: while there is a
+Lives on the engine's loop; only ``listen``, ``unlisten`` and ``tell_soon`` may be called from anywhere. The invariant: while there is a
 listener, no change goes untold.
 """
 
@@ -24,10 +24,12 @@ class Changes:
         self._listeners: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._telling = False
 
     def begin(self) -> None:
         """The store is open, and belongs to the running loop."""
         self._loop = asyncio.get_running_loop()
+        self._telling = False
         if self._listeners:
             self._begin_watching()
 
@@ -52,6 +54,18 @@ class Changes:
     def tell(self) -> None:
         for listener in list(self._listeners):
             listener()
+
+    def tell_soon(self) -> None:
+        """As ``tell``, from any thread; what comes before it is told shares it."""
+        loop = self._loop
+        if self._listeners and not self._telling and loop is not None:
+            self._telling = True
+            with contextlib.suppress(RuntimeError):  # It is closed by now.
+                loop.call_soon_threadsafe(self._tell_now)
+
+    def _tell_now(self) -> None:
+        self._telling = False
+        self.tell()
 
     def _begin_watching(self) -> None:
         if self._loop is not None and (self._watch is None or self._watch.done()):

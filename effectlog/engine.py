@@ -13,8 +13,6 @@ import concurrent.futures
 import contextlib
 import os
 import threading
-import time
-from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog.batches import Batches
@@ -22,7 +20,9 @@ from effectlog.changes import Changes
 from effectlog.engine_calls import Calls
 from effectlog.entries import Entry, fail, into
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError
-from effectlog.store.protocol import Concurrent
+from effectlog.fast_path import FastPath
+from effectlog.inbox import STUCK, Inbox
+from effectlog.store.protocol import Concurrent, threaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LINGER = 0.0005
-"""Seconds that a batch of nothing but completed records waits for the run's next record."""
-BATCH_LIMIT = 512
-"""Commands in one transaction at most, so that a heartbeat never waits long."""
-STUCK = 0.25
-"""Seconds without an answer of the store after which the deadlines of those who wait are looked at."""
 _BACKOFF = (0.02, 1.0)
 
 
@@ -47,19 +41,27 @@ class Engine:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._queue: deque[Entry] = deque()
-        self._taken: list[Entry] = []
-        self._timer: asyncio.TimerHandle | None = None
-        self._signalled = False
-        self._closing = False
-        # Between a look at ``_closing`` and what follows from it nothing may close: it would never be answered.
-        self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
         self.changes = Changes(store)
-        self._batches = Batches(store, self.changes.tell)
+        self._batches = Batches(store)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Everything is new at each start: a forked child inherits locks that may be held, and others' entries."""
+        self._pid = os.getpid()
+        self._signalled = False
+        self._watched = False
+        self._inbox = Inbox()
+        self._fast = FastPath(
+            threaded(self.store),
+            self._inbox,
+            self._batches,
+            committed=self.changes.tell_soon,
+            stopped=self._signal_soon,
+        )
         self._calls = Calls(self.closed_error, self._batches.errors)
 
     @property
@@ -89,9 +91,7 @@ class Engine:
             )
         opened: concurrent.futures.Future[None] = concurrent.futures.Future()
         opened.set_running_or_notify_cancel()  # Whoever stops waiting for it must not stop it.
-        self._pid = os.getpid()
-        self._closing = False
-        self._calls = Calls(self.closed_error, self._batches.errors)
+        self._begin()
         self._thread = threading.Thread(
             target=self._main, args=(opened,), name="effectlog-engine", daemon=True
         )
@@ -105,11 +105,9 @@ class Engine:
         thread = self._thread
         if thread is None or os.getpid() != self._pid:
             return
-        with self._lock:
-            self._closing = True
-            if self._loop is not None:
-                with contextlib.suppress(RuntimeError):
-                    self._loop.call_soon_threadsafe(self._signal)
+        with self._inbox.lock:
+            self._inbox.close()
+            self._signal_soon()
         if thread is not threading.current_thread():
             thread.join()
         self._thread = None
@@ -140,10 +138,8 @@ class Engine:
 
     async def _refuse_rest(self) -> None:
         """Answer everybody who is still waiting."""
-        with self._lock:
-            self._closing = True
-        fail([*self._taken, *self._queue], self.closed_error())
-        self._queue.clear()
+        self._inbox.close()
+        fail(self._inbox.empty(), self.closed_error())
         await self._calls.end()
 
     def closed_error(self) -> StoreClosed:
@@ -190,7 +186,7 @@ class Engine:
     ) -> None:
         """Hand in an outcome without waiting; its commit begins within a millisecond.
 
-        ``resolve`` is called on the engine's thread with the outcomes or the error.
+        ``resolve`` is called on the engine's or the store's thread with the outcomes or the error.
         """
         self._push(Entry(commands, chain, resolve=resolve, until=until, insist=True, linger=True))
 
@@ -216,7 +212,7 @@ class Engine:
         guarded = self._calls.answered(coroutine)
         try:
             self._check_process()
-            with self._lock:
+            with self._inbox.lock:
                 return asyncio.run_coroutine_threadsafe(guarded, self._running_loop())
         except StoreClosed:
             guarded.close()
@@ -229,12 +225,14 @@ class Engine:
 
     def _push(self, entry: Entry) -> None:
         self._check_process()
-        with self._lock:
+        with self._inbox.lock:
             loop = self._running_loop()
-            self._queue.append(entry)
-            if not self._signalled:
-                self._signalled = True
-                loop.call_soon_threadsafe(self._signal)
+            self._inbox.add(entry)
+            if not self._watched:
+                self._watched = True
+                loop.call_soon_threadsafe(self._watch_store)
+            if not self._fast.go():
+                self._signal_soon()
 
     def _check_process(self) -> None:
         # Asked before the lock is taken, which a forked child may have inherited as held.
@@ -243,9 +241,16 @@ class Engine:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """The engine's loop, which keeps running while the lock is held."""
-        if self._closing or self._loop is None:
+        if self._inbox.closing or self._loop is None:
             raise self.closed_error()
         return self._loop
+
+    def _signal_soon(self) -> None:
+        """Let the loop look at what there is to do, with the inbox's lock held."""
+        if not self._signalled and self._loop is not None:
+            self._signalled = True
+            with contextlib.suppress(RuntimeError):  # It is closed by now.
+                self._loop.call_soon_threadsafe(self._signal)
 
     def _signal(self) -> None:
         if self._wake is not None:
@@ -254,82 +259,55 @@ class Engine:
     # --- committing ----------------------------------------------------------------------------
 
     async def _commit_batches(self) -> None:
-        assert self._wake is not None  # noqa: S101 - set before the loop begins
+        """Commit what the fast path leaves, until everything is closed and nothing is left."""
         backoff = 0.0
-        while not (self._closing and not self._queue):
-            if not self._queue:
-                await self._wake.wait()
-            self._wake.clear()
-            self._signalled = False
-            await self._linger()
-            again = await self._apply_watched(self._take())
-            if not again:
-                backoff = 0.0
+        while True:
+            again = await self._commit_next()
+            if again:
+                backoff = min(max(_BACKOFF[0], backoff * 2), _BACKOFF[1])
+                await self._woken(backoff)  # By something new, too.
                 continue
-            self._queue.extendleft(reversed(again))
-            backoff = min(max(_BACKOFF[0], backoff * 2), _BACKOFF[1])
-            await self._pause(backoff)
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait before trying again, or until something new is handed in."""
-        assert self._wake is not None and self._loop is not None  # noqa: S101, PT018
-        timer = self._loop.call_later(seconds, self._wake.set)
-        await self._wake.wait()
-        timer.cancel()
-
-    async def _linger(self) -> None:
-        """Wait a moment while all that is there are completed records: the next record may share the commit."""
-        assert self._wake is not None and self._loop is not None  # noqa: S101, PT018
-        while self._all_linger() and not self._closing:
-            left = self._queue[0].since + LINGER - time.monotonic()
-            if left <= 0:
+            backoff = 0.0
+            self._fast.reopen()
+            if self._inbox.closing and not self._inbox and self._fast.resting:
                 return
-            timer = self._loop.call_later(left, self._wake.set)
-            await self._wake.wait()
+            if self._fast.is_open or not self._inbox:
+                await self._woken()
+
+    async def _commit_next(self) -> list[Entry]:
+        """Commit one batch, unless that is the fast path's; gives what has to be tried again after a pause."""
+        failure = self._fast.take_failure()
+        if failure is not None:
+            again = await self._batches.after(failure)
+        elif self._inbox and not self._fast.is_open:
+            while (seconds := self._inbox.linger()) > 0:
+                await self._woken(seconds)
+            again = await self._batches.apply(self._inbox.take())
+        else:
+            return []
+        self._inbox.returned(again)
+        self.changes.tell()
+        return again
+
+    async def _woken(self, seconds: float | None = None) -> None:
+        """Wait until there is something to look at, or for so long."""
+        assert self._wake is not None and self._loop is not None  # noqa: S101, PT018 - called on it
+        timer = None if seconds is None else self._loop.call_later(seconds, self._wake.set)
+        await self._wake.wait()
+        if timer is not None:
             timer.cancel()
-            self._wake.clear()
-            self._signalled = False
-
-    def _all_linger(self) -> bool:
-        with self._lock:  # Others hand in while we look.
-            return bool(self._queue) and all(entry.linger for entry in self._queue)
-
-    def _take(self) -> list[Entry]:
-        batch: list[Entry] = []
-        size = 0
-        while self._queue and (not batch or size + len(self._queue[0].commands) <= BATCH_LIMIT):
-            entry = self._queue.popleft()
-            size += len(entry.commands)
-            batch.append(entry)
-        return batch
-
-    async def _apply_watched(self, batch: list[Entry]) -> list[Entry]:
-        """Apply a batch; nobody waits past a deadline for a store that does not answer."""
-        self._taken = batch
-        self._watch_store()
-        try:
-            return await self._batches.apply(batch)
-        finally:
-            self._taken = []
-            if self._timer is not None:
-                self._timer.cancel()
+        self._wake.clear()
+        self._signalled = False
 
     def _watch_store(self) -> None:
-        assert self._loop is not None  # noqa: S101 - called on it
-        self._timer = self._loop.call_later(STUCK, self._give_up_late)
-
-    def _give_up_late(self) -> None:
-        """The store has not answered for a while: tell those whose time is over. What it has, it may still do."""
-        now = time.monotonic()
-        with self._lock:
-            waiting = (entry for entry in (*self._taken, *self._queue) if not entry.answered)
-            late = [entry for entry in waiting if entry.until and entry.is_over(now)]
-            for entry in late:
-                with contextlib.suppress(ValueError):  # It is with the store.
-                    self._queue.remove(entry)
+        """Nobody waits past a deadline for a store that does not answer: look at intervals, while anybody waits."""
+        late = self._inbox.take_late()
         if late:
             reason = (
                 f"{self.store.name} has not answered in time, and whether it will store this is not known"
             )
             self._batches.give_up(late, StoreError(reason, transient=True))
-        self._watch_store()
+        with self._inbox.lock:
+            self._watched = not self._inbox.idle
+        if self._watched and self._loop is not None:
+            self._loop.call_later(STUCK, self._watch_store)

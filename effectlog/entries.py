@@ -6,6 +6,7 @@ Knows neither store nor loop of the engine. The invariant: each entry is answere
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -94,25 +95,39 @@ def is_busy(outcome: Outcome) -> bool:
     return isinstance(outcome, c.Refused) and outcome.reason is c.Refusal.BUSY
 
 
+# A store that was slow may answer at the moment at which its caller is told that it does not.
+_answering = threading.Lock()
+
 Answer = tuple[Entry, "list[Outcome] | None", "BaseException | None"]
 
 
 def deliver(answers: Sequence[Answer]) -> None:
     """Hand outcomes or errors back, with one wake-up for each loop that waits."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Answer]] = {}
-    for answer in answers:
+    defect: BaseException | None = None
+    for answer in _unanswered(answers):
         entry, outcomes, error = answer
-        if entry.answered:
-            continue
-        entry.answered = True
         if entry.waiter is not None:
             by_loop.setdefault(entry.waiter.get_loop(), []).append(answer)
         elif entry.resolve is not None:
-            entry.resolve(outcomes, error)
+            try:
+                entry.resolve(outcomes, error)
+            except BaseException as ours:  # The others wait for their answer all the same.
+                defect = ours
     for loop, waiting in by_loop.items():
         # A loop that was closed while its callers waited has nobody left to tell.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, waiting)
+    if defect is not None:
+        raise defect
+
+
+def _unanswered(answers: Sequence[Answer]) -> list[Answer]:
+    with _answering:
+        mine = [answer for answer in answers if not answer[0].answered]
+        for entry, _, _ in mine:
+            entry.answered = True
+    return mine
 
 
 def fail(entries: Sequence[Entry], error: BaseException) -> None:

@@ -6,12 +6,12 @@ A store keeps rows and holds a transaction; the rules stand in ``effectlog.ledge
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
 
     from effectlog.clock import Clock
@@ -161,6 +161,23 @@ class Concurrent(Protocol):
     async def renew(self, command: Renew) -> Outcome:
         """Apply one renewal beside whatever else is being applied."""
         ...
+
+
+Apply: TypeAlias = "Callable[[Sequence[Command]], list[Outcome]]"
+
+
+class Threaded(Protocol):
+    """A store that applies batches on a thread of its own, on which others may do so without a loop between."""
+
+    def hand_over(self, work: Callable[[Apply], None]) -> None:
+        """Call ``work`` on that thread, after all that was handed over before, with ``apply`` in a blocking form."""
+        ...
+
+
+def threaded(store: Store) -> Threaded | None:
+    """The store as one with a thread, if it is; where ``apply`` was overridden or wrapped, that is to be called."""
+    applies = next((cls for cls in type(store).__mro__ if "apply" in vars(cls)), object)
+    return cast("Threaded", store) if "hand_over" in vars(applies) else None
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import os
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from effectlog.commands import Command, Outcome, Subscription
     from effectlog.rows import RunRow, StoredRun
+    from effectlog.store.protocol import Apply
     from effectlog.store.rehearsal import Stage
 
 T = TypeVar("T")
@@ -153,15 +155,19 @@ class SqliteStore:
         self, connection: aiosqlite.Connection | None, function: Callable[..., T], *args: Any
     ) -> T:
         """Run one function as a unit on the connection's thread: a single hop, and no gap to cancel in."""
-        self._check_process()
-        if connection is None:
-            raise StoreClosed(f"{self.name} is not open; open the log with 'async with EffectLog(...)'")
+        connection = self._opened(connection)
         try:
             raw = connection._conn  # noqa: SLF001 - see the next line
             # aiosqlite offers single statements only; a batch must be one unit on its thread.
             return await connection._execute(at_work, function, raw, *args)  # type: ignore[no-any-return,no-untyped-call]  # noqa: SLF001
         except (sqlite3.Error, ValueError, OverflowError) as error:
             raise translated(error, self.name) from error
+
+    def _opened(self, connection: aiosqlite.Connection | None) -> aiosqlite.Connection:
+        self._check_process()
+        if connection is None:
+            raise StoreClosed(f"{self.name} is not open; open the log with 'async with EffectLog(...)'")
+        return connection
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -173,6 +179,20 @@ class SqliteStore:
     async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
         self._files.check()
         return await self._call(self._writer, apply_batch, self._clock, self._live, commands)
+
+    def hand_over(self, work: Callable[[Apply], None]) -> None:
+        """Call ``work`` on the writer's thread, after all that was handed over before, with a blocking ``apply``."""
+        writer = self._opened(self._writer)
+        # As in ``_call``; nobody waits for it, so there is no future to answer.
+        writer._tx.put_nowait((None, partial(work, self._apply_here)))  # noqa: SLF001
+
+    def _apply_here(self, commands: Sequence[Command]) -> list[Outcome]:
+        self._files.check()
+        try:
+            raw = self._opened(self._writer)._conn  # noqa: SLF001 - as in ``_call``
+            return at_work(apply_batch, raw, self._clock, self._live, commands)
+        except (sqlite3.Error, ValueError, OverflowError) as error:
+            raise translated(error, self.name) from error
 
     async def rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
         """Run ``use`` in one transaction on this file that is rolled back; nobody else writes meanwhile."""

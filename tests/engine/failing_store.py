@@ -1,15 +1,20 @@
 """A real SQLite store whose commits can be watched, held and made to fail."""
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from effectlog.commands import Command, Outcome
+from effectlog.store.protocol import Apply
 from effectlog.store.sqlite import SqliteStore
 
 
 class FailingStore(SqliteStore):
-    """``fail``: the error for a batch, or None to let it pass. ``applied``: every command that was committed."""
+    """``on_thread`` counts the batches of the fast path. ``fail``: the error for a batch, or None to let it pass. ``applied``: every command that was committed."""
+
+    awaited = False
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -19,6 +24,7 @@ class FailingStore(SqliteStore):
         self.gate = asyncio.Event()
         self.gate.set()
         self.at_gate = 0
+        self.on_thread = 0
 
     async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
         self.at_gate += 1
@@ -31,9 +37,34 @@ class FailingStore(SqliteStore):
         self.applied += commands
         return outcomes
 
+    def hand_over(self, work: Callable[[Apply], None]) -> None:
+        super().hand_over(lambda apply: work(partial(self._apply_watched, apply)))
+
+    def _apply_watched(self, apply: Apply, commands: Sequence[Command]) -> list[Outcome]:
+        self.at_gate += 1
+        self.on_thread += 1
+        while not self.gate.is_set():
+            time.sleep(0.001)
+        error = self.fail(commands)
+        if error is not None:
+            self.refused += 1
+            raise error
+        outcomes = apply(commands)
+        self.applied += commands
+        return outcomes
+
     def kinds(self, run_id: str) -> list[str]:
         """What was committed of one run, by name and in order."""
         return [name_of(command) for command in self.applied if _run_of(command) == run_id]
+
+
+class FailingAwaited(FailingStore):
+    """The same, where every batch goes by the engine's loop."""
+
+    awaited = True
+
+    async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
+        return await super().apply(commands)
 
 
 def name_of(command: Any) -> str:

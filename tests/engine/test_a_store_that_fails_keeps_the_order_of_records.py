@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,9 +59,8 @@ def failing(name: str, times: int, *, transient: bool) -> Any:
 @FORMS
 @pytest.mark.parametrize("transient", [True, False])
 async def test_an_effect_whose_started_record_cannot_be_written_is_not_called(
-    tmp_path: Path, task: Any, transient: bool
+    store: FailingStore, task: Any, transient: bool
 ) -> None:
-    store = FailingStore(str(tmp_path / "runs.db"))
     started = threading.Event()
 
     def fail(commands: Sequence[Command]) -> Exception | None:
@@ -89,9 +87,8 @@ async def test_an_effect_whose_started_record_cannot_be_written_is_not_called(
 @FORMS
 @pytest.mark.parametrize("transient", [True, False])
 async def test_a_completed_record_is_tried_again_while_the_lease_lives(
-    tmp_path: Path, task: Any, transient: bool
+    store: FailingStore, task: Any, transient: bool
 ) -> None:
-    store = FailingStore(str(tmp_path / "runs.db"))
     async with EffectLog(store, check_store=False) as log:
         store.fail = failing("FinishEffect:completed", 3, transient=transient)
         assert await log.run(task, "a", "b") == "AB"
@@ -105,11 +102,10 @@ async def test_a_completed_record_is_tried_again_while_the_lease_lives(
 @FORMS
 @pytest.mark.parametrize("failures", [1, 2, 3, 4, 5])
 async def test_no_record_overtakes_an_outcome_that_is_tried_again(
-    tmp_path: Path, task: Any, failures: int, monkeypatch: pytest.MonkeyPatch
+    store: FailingStore, task: Any, failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The outcome and what follows it share a batch that fails for good, so each is tried by itself."""
     monkeypatch.setattr("effectlog.inbox.LINGER", 0.05)
-    store = FailingStore(str(tmp_path / "runs.db"))
     async with EffectLog(store, check_store=False) as log:
         store.fail = failing("FinishEffect:completed", failures, transient=False)
         run = await log.enqueue(task, "a", "b")
@@ -121,12 +117,11 @@ async def test_no_record_overtakes_an_outcome_that_is_tried_again(
 
 @FORMS
 async def test_a_run_does_not_end_over_an_outcome_that_was_never_recorded(
-    tmp_path: Path, task: Any, monkeypatch: pytest.MonkeyPatch
+    store: FailingStore, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up after the lease, an outcome takes what was handed in behind it along."""
     monkeypatch.setattr("effectlog.entries.LATE", 0.2)
     monkeypatch.setattr("effectlog.inbox.LINGER", 0.05)
-    store = FailingStore(str(tmp_path / "runs.db"))
     async with EffectLog(store, lease=0.4, check_store=False) as log:
         store.fail = lambda commands: (
             StoreError("broken", transient=False) if holds(commands, "FinishEffect:completed") else None
@@ -146,10 +141,9 @@ async def test_a_run_does_not_end_over_an_outcome_that_was_never_recorded(
 
 
 async def test_a_defect_of_the_store_hurts_only_the_command_that_provokes_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: FailingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("effectlog.inbox.LINGER", 0.05)
-    store = FailingStore(str(tmp_path / "runs.db"))
 
     def fail(commands: Sequence[Command]) -> Exception | None:
         bad = any(getattr(command, "key", "") == "bad" for command in commands)
@@ -188,11 +182,10 @@ async def in_a_group() -> list[str]:
 
 @pytest.mark.parametrize("task", [takes_it_for_a_failure, in_a_group], ids=lambda task: task.__name__)
 async def test_the_stores_trouble_is_never_the_tasks(
-    tmp_path: Path, task: Any, monkeypatch: pytest.MonkeyPatch
+    store: FailingStore, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A body that swallows or wraps the error: the run is given back, no attempt is used, no failure is made up."""
     monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.05)
-    store = FailingStore(str(tmp_path / "runs.db"))
     async with EffectLog(store, check_store=False) as log:
         store.fail = lambda commands: (
             StoreError("broken on purpose", transient=False)

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,10 +47,10 @@ async def atask() -> str:
 
 
 @pytest.mark.parametrize("form", [task, atask], ids=["sync", "async"])
-async def test_an_effect_call_is_let_go_when_its_lease_ends(tmp_path: Path, form: Any) -> None:
+async def test_an_effect_call_is_let_go_when_its_lease_ends(store: FailingStore, form: Any) -> None:
     calls.clear()
     let_go.clear()
-    stores.append(FailingStore(str(tmp_path / "runs.db")))
+    stores.append(store)
     async with EffectLog(stores[-1], lease=0.5, check_store=False) as log:
         run = await log.enqueue(form)
         async with log.worker():
