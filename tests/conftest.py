@@ -31,11 +31,20 @@ __all__ = [
 ]  # One server for the whole run of a process.
 
 TRIES = 3
+room: list[ExitStack] = []
+"""What this process holds of the room in which tests run; it keeps it from one timed test to the next."""
+
+
+def timed(item: pytest.Item | None) -> bool:
+    return item is not None and item.get_closest_marker("timed") is not None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    files = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
+    # One after the other: each time that one wants to be alone, everybody waits for the slowest.
+    items.sort(key=lambda item: (files[item.path], timed(item)))
     for item in items:
-        if item.get_closest_marker("timed") or item.get_closest_marker("paced"):
+        if timed(item) or item.get_closest_marker("paced"):
             item.add_marker(pytest.mark.flaky(reruns=TRIES - 1, rerun_except="from pytest-timeout"))
 
 
@@ -51,14 +60,18 @@ def _flock(path: Path, operation: int) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # Outside of the test's time limit.
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Readers and writers over the processes of this run: a timed test writes, the others read."""
     if fcntl is None or not hasattr(item.config, "workerinput"):
         return (yield)
-    folder = Path(item.config.option.basetemp).parent  # Shared by the processes of this run.
-    with ExitStack() as stack:
+    if not room:
+        folder = Path(item.config.option.basetemp).parent  # Shared by the processes of this run.
         # Whoever waits to be alone waits in the door, so that nobody else goes in meanwhile.
         with _flock(folder / "door", fcntl.LOCK_EX):
-            alone = item.get_closest_marker("timed")
-            stack.enter_context(_flock(folder / "room", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+            room.append(ExitStack())
+            room[0].enter_context(_flock(folder / "room", fcntl.LOCK_EX if timed(item) else fcntl.LOCK_SH))
+    try:
         return (yield)
+    finally:
+        if not (timed(item) and timed(nextitem)):
+            room.pop().close()
