@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from effectlog.store.postgres_url import PostgresUrl
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
-_CONFLICTS = frozenset({"40001", "40P01"})
+# Beside the collisions: a statement that statement_timeout or pg_cancel_backend ended.
+_CONFLICTS = frozenset({"40001", "40P01", "57014"})
 LOCK_TIMEOUT = "55P03"
 UNIQUE_VIOLATION = "23505"
 DIVISION_BY_ZERO = "22012"
@@ -25,7 +26,8 @@ NO_PRIVILEGE = "42501"
 TRANSACTION_ABORTED = "25P02"
 _UNDEFINED = frozenset({"42P01", "3F000", "42703"})
 # A shutdown, a crash, a time-out in an idle transaction, no free slot, and a primary that became a standby.
-_LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300", "25006"})
+_READ_ONLY = "25006"
+_LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300", _READ_ONLY})
 _BAD_CHARACTER = "22021"
 _DISK_FULL = "53100"
 
@@ -65,7 +67,9 @@ def translated(error: BaseException, url: PostgresUrl) -> StoreError:
     name, state = url.name, sqlstate(error)
     text = url.hide(str(error)) or type(error).__name__
     if isinstance(error, LostRaceError) or is_conflict(error):
-        return StoreError(f"{name}: transactions kept colliding ({text}); try again", transient=True)
+        return StoreError(
+            f"{name}: the transaction was broken off each time ({text}); try again", transient=True
+        )
     if state == LOCK_TIMEOUT:
         return StoreError(
             f"{name}: a row is kept locked by somebody else's open transaction; find it in pg_stat_activity "
@@ -77,6 +81,8 @@ def translated(error: BaseException, url: PostgresUrl) -> StoreError:
             f"{name}: the server has no connection left ({text}); raise max_connections or lower pool_size",
             transient=True,
         )
+    if state == _READ_ONLY:
+        return StoreError(f"{name}: the server takes no writes ({text})", transient=True)
     if is_lost(error):
         return StoreError(f"{name}: the server can't be reached ({text})", transient=True)
     if state == NO_PRIVILEGE:

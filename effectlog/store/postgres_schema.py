@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from effectlog.store.postgres_connections import Connection
 
+ENCODINGS = frozenset({"UTF8", "SQL_ASCII"})
+"""What holds any text; SQL_ASCII keeps the bytes as they come."""
 OLDEST_SERVER = 140000
 _OWN_SCHEMA = re.compile(r"\beffectlog\b")
 
@@ -57,6 +59,16 @@ async def check_server(connection: Connection, sql: Mapping[str, str], name: str
         )
     if server["standby"]:
         raise StoreRefused(f"{name} is a read-only standby; name the primary's address in the URL")
+    if server["read_only"] == "on":
+        raise StoreRefused(
+            f"{name}: default_transaction_read_only is on for this role, and effectlog has to write; use another role, or "
+            f"ALTER ROLE … SET default_transaction_read_only = off"
+        )
+    if server["encoding"] not in ENCODINGS:
+        raise StoreRefused(
+            f"{name}: the database's encoding is {server['encoding']}, so a key, or the text of an error, could turn out "
+            f"not to be storable after its effect has happened; use a database made with ENCODING 'UTF8'"
+        )
     if server["fsync"] == "off":
         warnings.warn(
             f"{name}: the server runs with fsync=off, so a power failure can lose whatever it acknowledged; "

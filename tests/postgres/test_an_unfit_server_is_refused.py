@@ -157,3 +157,28 @@ async def test_a_server_without_fsync_is_warned_of() -> None:
         await store.close()
     finally:
         server.stop(how=signal.SIGQUIT)
+
+
+async def test_a_role_whose_transactions_only_read_is_refused(
+    postgres_url: str, postgres_schema: str
+) -> None:
+    await PostgresStore(postgres_url, schema=postgres_schema).migrate()
+    async with _role(postgres_url, "default_transaction_read_only = on") as role:
+        with pytest.raises(StoreRefused, match="default_transaction_read_only is on for this role"):
+            await PostgresStore(_as_role(postgres_url, role), schema=postgres_schema).open()
+
+
+async def test_a_database_that_does_not_hold_every_text_is_refused(postgres_url: str) -> None:
+    """What can't be stored would be found out after the effect: an error's text is one of its outcome's parts."""
+    database = f"latin_{free_port()}"
+    async with psql(postgres_url) as connection:
+        await connection.execute(
+            f"CREATE DATABASE {database} TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+    try:
+        store = PostgresStore(urlunsplit(urlsplit(postgres_url)._replace(path=f"/{database}")))
+        with pytest.raises(StoreRefused, match=r"encoding is LATIN1.*ENCODING 'UTF8'"):
+            await store.open()
+    finally:
+        async with psql(postgres_url) as connection:
+            await connection.execute(f"DROP DATABASE {database} WITH (FORCE)")

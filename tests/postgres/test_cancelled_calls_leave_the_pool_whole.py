@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import create, do, new_run, psql, running
+from helpers import create, do, new_run, psql, running, start
 
 from effectlog import commands as c
 from effectlog.errors import StoreClosed, StoreError
@@ -109,3 +109,21 @@ async def test_closing_beside_calls_ends_them(open_store: OpenStore) -> None:
     done, pending = await asyncio.wait(calls, timeout=20)
     assert not pending
     assert all(isinstance(call.result()[0], c.Created) for call in done)
+
+
+async def test_a_statement_that_the_server_cancels_is_tried_again(
+    store: PostgresStore, postgres_url: str, postgres_schema: str
+) -> None:
+    """By ``pg_cancel_backend``, or by a ``statement_timeout`` that somebody has set on the role."""
+    (fence,) = await running(store)
+    async with psql(postgres_url) as somebody, psql(postgres_url) as operator:
+        await somebody.execute(f"BEGIN; LOCK TABLE {postgres_schema}.runs")
+        starting = asyncio.ensure_future(do(store, start(fence)))
+        waiting = (
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity "
+            "WHERE wait_event_type = 'Lock' AND datname = current_database() AND application_name LIKE 'effectlog%'"
+        )
+        while not await operator.fetch(waiting):
+            await asyncio.sleep(0.01)
+        await somebody.execute("ROLLBACK")
+    assert isinstance(await starting, c.EffectStored)

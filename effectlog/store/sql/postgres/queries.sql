@@ -30,7 +30,9 @@ FROM (SELECT key FROM unnest($1::bigint[]) AS asked(key) ORDER BY key) AS wanted
 SELECT current_setting('server_version_num')::bigint AS version,
        pg_is_in_recovery() AS standby,
        (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS synchronous_commit,
-       current_setting('fsync') AS fsync;
+       current_setting('fsync') AS fsync,
+       current_setting('server_encoding') AS encoding,
+       current_setting('default_transaction_read_only') AS read_only;
 
 -- name: transaction_facts
 SELECT pg_backend_pid() AS backend, current_setting('synchronous_commit') AS synchronous_commit;
