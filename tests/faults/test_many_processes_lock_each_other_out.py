@@ -17,7 +17,7 @@ def crew(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "seconds", [pytest.param(4.0), pytest.param(60.0, marks=[pytest.mark.long, pytest.mark.timeout(180)])]
+    "seconds", [pytest.param(2.5), pytest.param(60.0, marks=[pytest.mark.long, pytest.mark.timeout(180)])]
 )
 def test_eight_processes_of_four_tasks_never_see_a_lock(crew: Crew, seconds: float) -> None:
     for _ in range(8):

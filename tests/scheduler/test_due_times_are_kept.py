@@ -51,7 +51,7 @@ async def test_a_run_starts_when_it_is_due(field: Field, log: EffectLog) -> None
     async with log.worker():
         await (await log.enqueue(bare, "warm")).result(10)
         begun = time.monotonic()
-        delays = {f"after {n}": 0.15 + n * 0.11 for n in range(8)}
+        delays = {f"after {n}": 0.15 + n * 0.31 for n in range(6)}  # Apart, so that each needs its own.
         runs = [await log.enqueue(bare.with_options(delay=delay), what) for what, delay in delays.items()]
         at = datetime.now(UTC) + timedelta(seconds=0.5)
         runs.append(await log.enqueue(bare.with_options(at=at), "at"))
