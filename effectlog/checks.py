@@ -62,3 +62,11 @@ def error_types(given: Any, what: str) -> tuple[type[BaseException], ...]:
                 f"{what}: {kind!r} is no exception type; give a class such as ValueError, or a tuple of classes"
             )
     return types
+
+
+def texts(given: Any, what: str) -> tuple[str, ...]:
+    """One text or several of them, as a tuple; ConfigurationError for anything else."""
+    found = (given,) if isinstance(given, str) else given
+    if isinstance(found, tuple | list | set | frozenset) and all(isinstance(text, str) for text in found):
+        return tuple(found)
+    raise ConfigurationError(f"{what}{given!r}; give a text, or several of them in a tuple")

@@ -225,7 +225,12 @@ async def _outside_async(spec: EffectSpec, wrapped: Callable[..., Any], args: An
 
 def _contract(destination: Destination | str | None) -> Destination | None:
     if not isinstance(destination, str):
-        return destination
+        if destination is None or hasattr(destination, "deduplicates"):
+            return destination
+        raise ConfigurationError(
+            f"destination={destination!r} is no contract; give a Destination, or the name of a built-in one such as "
+            f"'stripe/v1'"
+        )
     from effectlog.destinations import by_name  # noqa: PLC0415 - the catalogue is large, and few name it
 
     return by_name(destination)

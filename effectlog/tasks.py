@@ -19,7 +19,7 @@ from effectlog.callables import (
     refuse_uncallable,
     source_of,
 )
-from effectlog.checks import seconds
+from effectlog.checks import seconds, texts
 from effectlog.codec import return_annotation
 from effectlog.errors import ConfigurationError
 from effectlog.events import check_subscriber
@@ -228,8 +228,8 @@ def _declare(
         returns=Annotation(inner, return_annotation),
         accepts=Annotation(inner, _argument_annotations),
         retry=Retry.checked(retry, f"task {stored}") or Retry(),
-        aliases=(aliases,) if isinstance(aliases, str) else tuple(aliases),
-        events=(on,) if isinstance(on, str) else tuple(on or ()),
+        aliases=texts(aliases, f"task {stored}: aliases="),
+        events=() if on is None else texts(on, f"task {stored}: on="),
         timeout=limit,
         concurrency=concurrency,
         concurrency_key=key,

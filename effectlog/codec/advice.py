@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import types
 from collections.abc import AsyncIterator, Iterator
+from pathlib import PurePath
 from typing import Any
 
 _BUILTINS = (str, int, float, bytes, list, dict, tuple, set, frozenset)
@@ -15,6 +16,7 @@ _REASONS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (io.IOBase, "an open file belongs to its process: use its content or its path"),
     (Iterator, "it can be read only once: materialise it with `list(...)`"),
     ((bytearray, memoryview), "convert it with `bytes(...)`"),
+    (PurePath, "use its text: `str(...)`"),
 )
 
 

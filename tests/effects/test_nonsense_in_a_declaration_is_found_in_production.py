@@ -63,6 +63,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "task timeout as text": (declared(timeout=ANY), "timeout=.*seconds"),
     "task timeout endless": (declared(timeout=math.inf), "timeout=.*seconds"),
     "concurrency as text": (declared(concurrency=ANY), "concurrency=.*at least 1"),
+    "a destination as a number": (lambda: effect("k", destination=5)(send), "destination=5 is no contract"),  # type: ignore[arg-type]
+    "events as a number": (declared(on=5), "task never: on=5; give a text"),
+    "aliases of numbers": (declared(aliases=[5]), r"task never: aliases=\[5\]; give a text"),
     "no store": (lambda: EffectLog(None), "EffectLog.None.: give a path"),  # type: ignore[arg-type]
     "a store that is none": (lambda: EffectLog(5), "EffectLog.5.: give a path"),  # type: ignore[arg-type]
     "values of no bytes": (lambda: EffectLog("x.db", max_value_bytes=0), "max_value_bytes=0.*from 1 on"),

@@ -74,6 +74,7 @@ def test_what_belongs_to_a_process_is_refused(tmp_path: Path) -> None:
     assert "code" in str(refusal(lambda: 1))
     assert "code" in str(refusal(Item))
     assert "bytes(...)" in str(refusal(bytearray(b"x")))
+    assert "`str(...)`" in str(refusal(Path("x")))
     assert refusal(io.BytesIO()).type_name == "_io.BytesIO"
 
 
