@@ -21,6 +21,7 @@ from effectlog.engine_calls import Calls
 from effectlog.entries import Entry, fail, into
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError
 from effectlog.fast_path import FastPath
+from effectlog.green import refuse_green_threads
 from effectlog.inbox import STUCK, Inbox
 from effectlog.store.protocol import Concurrent, threaded
 
@@ -82,8 +83,9 @@ class Engine:
     def start(self) -> concurrent.futures.Future[None]:
         """Start the thread; the future is done when the store is open, or has why it is not.
 
-        Raises ConfigurationError where it is at work already.
+        Raises ConfigurationError where it is at work already, or threads are none.
         """
+        refuse_green_threads()
         if self._thread is not None and os.getpid() == self._pid:
             raise ConfigurationError(
                 f"the log on {self.store.name} is open already; open it once, around all that uses it, and pass the "

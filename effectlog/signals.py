@@ -16,6 +16,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from effectlog.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
@@ -30,9 +32,11 @@ _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 class Signals:
     """Takes SIGTERM and SIGINT, within ``with``, on the running loop; ``await next()`` gives them one by one.
 
-    ``give_back`` is called, on a thread of its own, before the process is ended. Raises RuntimeError outside the main
-    thread, where Python handles no signals.
+    ``give_back`` is called, on a thread of its own, before the process is ended. Raises ConfigurationError outside the
+    main thread, where Python handles no signals, and for a second one at a time: a signal has one handler.
     """
+
+    _taken = False
 
     def __init__(self, give_back: Callable[[], None]) -> None:
         self._give_back = give_back
@@ -44,6 +48,12 @@ class Signals:
         self._left = False
 
     def __enter__(self) -> Signals:
+        if Signals._taken or threading.current_thread() is not threading.main_thread():
+            raise ConfigurationError(
+                "serve() takes the signals of its process: only one worker at a time can, on the main thread; let that one "
+                "serve, and put 'async with log.worker():' around it for every other"
+            )
+        Signals._taken = True
         self._earlier = {number: signal.getsignal(number) for number in _NUMBERS}
         for number in _NUMBERS:
             self._loop.add_signal_handler(number, self._received.put_nowait, int(number))
@@ -56,6 +66,7 @@ class Signals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        Signals._taken = False
         signal.set_wakeup_fd(self._loops_fd)
         for number, handler in self._earlier.items():
             self._loop.remove_signal_handler(number)

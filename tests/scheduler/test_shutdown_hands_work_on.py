@@ -153,6 +153,29 @@ async def test_a_worker_leaves_the_signals_as_it_found_them(log: EffectLog) -> N
             signal.signal(number, handler)
 
 
+async def test_only_one_worker_at_a_time_takes_the_signals(log: EffectLog) -> None:
+    """The last one would have them alone, and the others would never drain."""
+    first, refused = log.worker(), []
+
+    async def serve_another() -> None:
+        with pytest.raises(ConfigurationError, match="only one worker at a time"):
+            await log.worker().serve()
+        refused.append("here")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def serve_elsewhere() -> None:
+        with pytest.raises(ConfigurationError, match="on the main thread"):
+            asyncio.run(log.worker().serve())
+        refused.append("elsewhere")
+
+    await asyncio.to_thread(serve_elsewhere)
+    others: list[asyncio.Task[None]] = []
+    await first.serve(ready=lambda: others.append(asyncio.ensure_future(serve_another())))
+    await others[0]
+    assert refused == ["elsewhere", "here"]
+    await log.worker().serve(ready=lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+
 @pytest.mark.paced
 async def test_left_behind_code_keeps_its_run_while_the_process_lives_and_its_lease_lasts(
     field: Field, log: EffectLog
