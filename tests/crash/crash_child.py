@@ -13,7 +13,7 @@ from crash_tasks import pause, say
 from effectlog import EffectLog
 from effectlog import commands as c
 from effectlog.steps import Invoke
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store import sqlite
 
 
 def _holds(commands: Any, kind: type, outcome: c.RequestOutcome | None = None) -> bool:
@@ -25,7 +25,7 @@ def _holds(commands: Any, kind: type, outcome: c.RequestOutcome | None = None) -
 
 def install_points() -> None:
     """Make the engine stop where a test wants it: around the commit of a record, and right before a call."""
-    apply, block, wait = SqliteStore.apply, Invoke.block, Invoke.wait
+    apply, block, wait = sqlite.apply_batch, Invoke.block, Invoke.wait
     records = {
         "started": lambda commands: _holds(commands, c.StartEffect),
         "completed": lambda commands: _holds(commands, c.FinishEffect, c.RequestOutcome.COMPLETED),
@@ -33,19 +33,21 @@ def install_points() -> None:
         "end": lambda commands: _holds(commands, c.EndAttempt),
     }
 
-    async def apply_before_end(self: Any, commands: Any) -> list[Any]:
+    def apply_before_end(*how: Any, commands: Any) -> list[Any]:
         """A completed record may share its commit with the run's end; to stop between them, part them."""
         first = next((i for i, command in enumerate(commands) if isinstance(command, c.EndAttempt)), 0)
         parted = first and os.environ["PAUSE_AT"] in ("after completed", "before end")
-        return await stopping_apply(self, commands[:first]) if parted else []
+        return stopping_apply(*how, commands[:first]) if parted else []
 
-    async def stopping_apply(self: Any, commands: Any) -> Any:
-        earlier = await apply_before_end(self, commands)
+    def stopping_apply(*how: Any) -> list[Any]:
+        """On the thread of the store's connection, whoever hands in the batch."""
+        *how, commands = how
+        earlier = apply_before_end(*how, commands=commands)
         commands = commands[len(earlier) :]
         for name, matches in records.items():
             if matches(commands):
                 pause(f"before {name}")
-        outcomes = [*earlier, *await apply(self, commands)]
+        outcomes = [*earlier, *apply(*how, commands)]
         for name, matches in records.items():
             if matches(commands):
                 say(f"durable {name}")
@@ -60,7 +62,7 @@ def install_points() -> None:
         pause("before call")  # Blocks the loop, so that nothing comes between the last look and the call.
         return await wait(self)
 
-    SqliteStore.apply = stopping_apply  # type: ignore[method-assign]
+    sqlite.apply_batch = stopping_apply
     Invoke.block, Invoke.wait = stopping_block, stopping_wait  # type: ignore[method-assign]
 
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -11,6 +12,7 @@ import matrix_tasks
 
 from effectlog import EffectLog
 from effectlog import commands as c
+from effectlog.store import sqlite
 from effectlog.stores import resolve_store
 
 
@@ -36,6 +38,22 @@ class Stop:
         self.arrived(how_many)
         self._go.wait()
 
+    @contextmanager
+    def around(self, commands: Sequence[c.Command]) -> Iterator[None]:
+        """Called around each commit."""
+        starts = sum(isinstance(command, c.StartEffect) for command in commands)
+        completions = sum(
+            isinstance(command, c.FinishEffect) and command.outcome is c.RequestOutcome.COMPLETED
+            for command in commands
+        )
+        if starts and self.point == "before started":
+            self.here(self.count)
+        if completions and self.point == "before completed":
+            self.here(self.count)
+        yield
+        if completions and self.point == "after completed":
+            self.arrived(completions)
+
     def pause(self, point: str) -> None:
         """Called by the effects and the tasks."""
         if point == "accepted" and self.point == "before completed":
@@ -48,21 +66,20 @@ class Stop:
 
 def stopping(store: Any, stop: Stop) -> Any:
     """Make a store's commits stop right before or right after a kind of record."""
+    if isinstance(store, sqlite.SqliteStore):
+        batch = sqlite.apply_batch
+
+        def stopping_batch(*how: Any) -> list[Any]:
+            with stop.around(how[-1]):
+                return batch(*how)
+
+        sqlite.apply_batch = stopping_batch
+        return store
     apply = store.apply
 
     async def stopping_apply(commands: Sequence[c.Command]) -> list[Any]:
-        starts = sum(isinstance(command, c.StartEffect) for command in commands)
-        completions = sum(
-            isinstance(command, c.FinishEffect) and command.outcome is c.RequestOutcome.COMPLETED
-            for command in commands
-        )
-        if starts and stop.point == "before started":
-            stop.here(stop.count)
-        if completions and stop.point == "before completed":
-            stop.here(stop.count)
-        outcomes: list[Any] = await apply(commands)
-        if completions and stop.point == "after completed":
-            stop.arrived(completions)
+        with stop.around(commands):
+            outcomes: list[Any] = await apply(commands)
         return outcomes
 
     store.apply = stopping_apply

@@ -6,8 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from effectlog import EffectLog, durable_task, effect
+from effectlog.store import sqlite
 
 if TYPE_CHECKING:
+    import pytest
     from telemetry_seen import Seen
 
 
@@ -21,16 +23,17 @@ async def instrumented() -> int:
     return await out()
 
 
-async def test_transactions_of_the_engine_are_roots_of_their_own(store: str, seen: Seen) -> None:
-    log = EffectLog(store)
-    apply = log._engine.store.apply
+async def test_transactions_of_the_engine_are_roots_of_their_own(
+    store: str, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = sqlite.apply_batch
 
-    async def traced(commands: Any) -> Any:
+    def traced(*how: Any) -> Any:
         with seen.tracer.start_as_current_span("COMMIT"):
-            return await apply(commands)
+            return apply(*how)
 
-    log._engine.store.apply = traced  # type: ignore[method-assign]
-    async with log, log.worker():
+    monkeypatch.setattr(sqlite, "apply_batch", traced)
+    async with EffectLog(store) as log, log.worker():
         with seen.tracer.start_as_current_span("request"):
             run = await log.enqueue(instrumented)
         await asyncio.wait_for(run.result(), 20)
