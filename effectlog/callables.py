@@ -67,3 +67,15 @@ def source_of(function: Any) -> str:
     # A notebook's kernel compiles every version of a cell under another file name, none of which exists.
     file = code.co_filename if code is not None and Path(code.co_filename).exists() else ""
     return f"{qualified_name(function)} ({file})" if file else qualified_name(function)
+
+
+def refuse_subclass(method: Any) -> None:
+    """Raise ConfigurationError for an inherited class method: only its name is stored, and a run would get the base."""
+    owner = getattr(method, "__self__", None)
+    declared_in = method.__qualname__.rpartition(".")[0]
+    if isinstance(owner, type) and owner.__qualname__ != declared_in:
+        raise ConfigurationError(
+            f"{owner.__qualname__}.{method.__name__} is inherited: a run is stored by the task's name alone and would be "
+            f"executed on {declared_in}; declare the task in {owner.__qualname__}, or make it a static method that takes "
+            f"what differs"
+        )

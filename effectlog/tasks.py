@@ -16,6 +16,7 @@ from effectlog.callables import (
     plain,
     qualified_name,
     refuse_generator,
+    refuse_subclass,
     refuse_uncallable,
     source_of,
 )
@@ -80,6 +81,7 @@ class _BoundTask(_Options, BoundFunctionWrapper):
 
     def with_options(self, **options: Any) -> Any:
         """As ``Task.with_options``."""
+        refuse_subclass(self)
         return self._self_parent.with_options(**options)
 
 
@@ -332,11 +334,12 @@ def _unbound(task: Any) -> Any:
 
 def spec_of(task: Any) -> TaskSpec:
     """The declaration behind a task. Raises ConfigurationError for anything else."""
-    task = _unbound(task)
-    if isinstance(task, _Options):
-        return task.spec
+    found = _unbound(task)
+    if isinstance(found, _Options):
+        refuse_subclass(task)
+        return found.spec
     raise ConfigurationError(
-        f"{getattr(task, '__qualname__', task)!r} is not a durable task; decorate the function with @durable_task"
+        f"{getattr(found, '__qualname__', found)!r} is not a durable task; decorate the function with @durable_task"
     )
 
 

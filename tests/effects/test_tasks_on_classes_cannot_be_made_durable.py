@@ -1,11 +1,12 @@
 """A task on a class is as durable as a function, in every form and under every parameter name it may have."""
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
 
-from effectlog import EffectLog, Retry, durable_task
+from effectlog import ConfigurationError, EffectLog, Retry, durable_task
 
 
 class Orders:
@@ -88,3 +89,20 @@ async def test_a_parameter_may_be_called_as_ours_are(log: EffectLog) -> None:
     assert await log.run(oddly_named, **names) == "a b c d"
     with pytest.raises(TypeError):
         await log.enqueue(oddly_named, task="a")
+
+
+class Returns(Orders): ...
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_run_never_gets_another_class_than_it_was_asked_for(log: EffectLog, form: str) -> None:
+    task: Any = getattr(Returns, form)
+    if form.startswith("static"):
+        assert await log.run(task, 1) == "static 1"
+        return
+    for call in (lambda: log.enqueue(task, 1), lambda: log.run(task, 1), lambda: log.list_runs(task=task)):
+        with pytest.raises(ConfigurationError, match=rf"Returns\.{form} is inherited: .* executed on Orders"):
+            await call()
+    assert await log.list_runs() == []
+    called = task(1)
+    assert (await called if inspect.iscoroutine(called) else called) == "Returns 1"
