@@ -91,8 +91,7 @@ class Attempt:
         self.chain = Chain()
         self.journal: dict[str, EffectRow] = {effect.key: effect for effect in run.effects}
         self.ending: Ending | None = None
-        self.reason = ""
-        self.back_in = 0.0
+        self.reason, self.back_in = "", 0.0
         self.refused = False
         """An effect wanted to start while the attempt was ending."""
         self.cut_off: set[str] = set()
@@ -145,11 +144,13 @@ class Attempt:
         """The control signal for how this attempt is ending."""
         where = f"run {self.run_id}, attempt {self.fence.attempt}"
         if self.ending is Ending.LOST:
-            why = "was stopped, or its loop or the interpreter lock was held for longer than"
+            why = "the process was stopped, or its loop or the interpreter lock was held for longer than"
             if self.stood_still:
-                why = f"stood still for {self.stood_still:.1f} s, and others trust it no longer than"
+                why = f"the process stood still for {self.stood_still:.1f} s, and others trust it no longer than"
+            elif time.monotonic() < self.lease_until:
+                why = "it was cancelled or retried by force, or others could take it for dead, within"
             return LeaseLost(
-                f"{where} no longer owns its run, so no effect starts and its result is not stored: the process "
+                f"{where} no longer owns its run, so no effect starts and its result is not stored: "
                 f"{why} the lease of {self.lease:g} s; another worker goes on with the run",
                 run_id=self.run_id,
             )
@@ -330,15 +331,14 @@ class Attempt:
 
     def warn_repeated(self, call: EffectCall) -> None:
         """Warn, once per key, that one attempt used a key twice."""
-        if call.key not in self._answered:
-            self._answered.add(call.key)
-        else:
+        if call.key in self._answered:
             self.warn(
                 call.key,
                 f"effect key {call.key!r} ({call.spec.name}) was used again in attempt {self.fence.attempt} of run "
                 f"{self.run_id}: the recorded result is returned and nothing is sent. If these are two "
                 f"operations, put what tells them apart into the key",
             )
+        self._answered.add(call.key)
 
     def warn(self, about: str, message: str) -> None:
         """Warn once about one thing, and log it."""

@@ -213,7 +213,9 @@ async def test_a_run_that_kills_every_worker_can_be_cancelled(field: Field, log:
     assert sorted(field.whats()) == ["a", "poison"]
 
 
-async def test_force_cancels_at_once_and_the_owner_stores_nothing_more(log: EffectLog) -> None:
+async def test_force_cancels_at_once_and_the_owner_stores_nothing_more(
+    log: EffectLog, caplog: pytest.LogCaptureFixture
+) -> None:
     release = asyncio.Event()
 
     @durable_task(name="stubborn")
@@ -234,6 +236,9 @@ async def test_force_cancels_at_once_and_the_owner_stores_nothing_more(log: Effe
         release.set()
     record = await run.record()
     assert (record.state, record.result) == (RunState.CANCELLED, None)
+    assert "no longer owns its run" in caplog.text
+    assert "cancelled or retried by force" in caplog.text
+    assert "interpreter lock" not in caplog.text, "people are sent to look for what did not happen"
 
 
 async def test_many_are_cancelled_and_retried_by_filter(log: EffectLog) -> None:
