@@ -62,6 +62,7 @@ async def test_a_cancelled_caller_does_not_cancel_the_commit(store: PostgresStor
     assert await store.get(run.id) is not None
 
 
+@pytest.mark.paced
 async def test_an_exhausted_pool_says_so_and_leaves_heartbeats_alone(open_store: OpenStore) -> None:
     store = await open_store(pool_size=1, patience=0.3)
     (fence,) = await running(store)
