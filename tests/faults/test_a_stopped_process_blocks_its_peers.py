@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 LEASE = 0.8
 
 
+async def serving(log: EffectLog, count: int) -> None:
+    engine = log.administration.engine
+    async with asyncio.timeout(30):
+        while len(await engine.read(engine.store.workers())) < count:
+            await asyncio.sleep(0.01)
+
+
 async def fewer_left(log: EffectLog) -> None:
     before = await left(log)
     async with asyncio.timeout(20):
@@ -37,6 +44,9 @@ async def test_peers_go_on_and_whoever_wakes_up_adds_nothing(
     async with EffectLog(crew.db) as log:
         for _ in range(3):
             crew.start("work", lease=LEASE, concurrency=4)
+        await serving(
+            log, 3
+        )  # One that is still opening its log gives up where a stopped one keeps it from writing.
         for _ in range(stops):
             made += len(await log.enqueue_many(fault_app.sends, [()] * 20))
             with crew.paused(chance.choice(crew.alive)):

@@ -14,7 +14,17 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from effectlog import EffectLog, Retry, Run, commands, durable_task, effect, operation_id, upkeep
+from effectlog import (
+    EffectLog,
+    Retry,
+    Run,
+    commands,
+    current_attempt,
+    durable_task,
+    effect,
+    operation_id,
+    upkeep,
+)
 from effectlog.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -78,6 +88,15 @@ async def two(what: str, seconds: float) -> str:
     """An effect, a pause that can be interrupted, and another effect."""
     send(f"{what}:1")
     await asyncio.sleep(seconds)
+    return send(f"{what}:2")
+
+
+@durable_task(name="stays once", retry=Retry(max_crashes=50))
+async def stays_once(what: str) -> str:
+    """Between two effects its first attempt waits for whatever the test does to it; a later one goes on."""
+    send(f"{what}:1")
+    if current_attempt().number == 1:
+        await asyncio.sleep(60)
     return send(f"{what}:2")
 
 
@@ -165,7 +184,7 @@ async def timed_effect(what: str, seconds: float) -> str:
 TASKS = {
     task.spec.name: task
     for task in (
-        *(quick, bare, slow, two, blocking, threaded, limited, poison, once, failing),
+        *(quick, bare, slow, two, stays_once, blocking, threaded, limited, poison, once, failing),
         *(timed, timed_thread, timed_effect, delivers),
     )
 }

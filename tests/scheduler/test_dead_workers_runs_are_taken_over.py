@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import once, quick, slow, two
+from scheduler_app import once, quick, slow, stays_once, two
 from scheduler_processes import completed
 
 from effectlog import AttemptOutcome, EffectLog, RunState
@@ -47,7 +47,7 @@ async def test_a_killed_worker_is_followed_within_a_tenth_of_a_second(field: Fie
 
 async def test_a_live_worker_takes_over_fifty_runs_of_a_killed_one(field: Field, log: EffectLog) -> None:
     doomed = field.worker()
-    runs = await log.enqueue_many(two, [(str(n), 1.5) for n in range(50)])
+    runs = await log.enqueue_many(stays_once, [(str(n),) for n in range(50)])
     field.worker()
     await asyncio.gather(*(completed(run, 1) for run in runs))
     doomed.kill()
