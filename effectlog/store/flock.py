@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from effectlog.errors import StoreError
+
 if sys.platform != "win32":
     import fcntl
 
@@ -27,7 +29,7 @@ def liveness_beside(path: str) -> Liveness:
     """Who is alive among the owners of a store in this file; Windows has no flock, so leases decide there."""
     if sys.platform == "win32":
         return NoLiveness()
-    return FlockLiveness(f"{path}-owners")
+    return FlockLiveness(f"{path}-owners", store=path)
 
 
 _holders: WeakSet[FlockLiveness] = WeakSet()
@@ -61,8 +63,9 @@ class NoLiveness:
 class FlockLiveness:
     """One locked file an owner, in one folder beside the store."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, store: str | None = None) -> None:
         self._folder = Path(folder)
+        self._store = store
         self._held: dict[str, int] = {}
         _holders.add(self)
 
@@ -82,10 +85,28 @@ class FlockLiveness:
 
     def _create(self, file: Path) -> int:
         while True:
-            self._folder.mkdir(exist_ok=True)
-            # The last owner to leave removes the folder, perhaps between these two lines.
-            with contextlib.suppress(FileNotFoundError):
+            self._make_folder()
+            try:
                 return os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:
+                continue  # The last owner to leave has removed the folder in between.
+            except PermissionError as error:
+                raise StoreError(
+                    f"{self._folder} can't be written by this user, so nobody could tell whether this process is alive; "
+                    f"give the folder the same owner, group and rights as the store's file",
+                    transient=False,
+                ) from error
+
+    def _make_folder(self) -> None:
+        """As SQLite does with its files: whoever may use the store's file may use what lies beside it."""
+        try:
+            self._folder.mkdir()
+        except FileExistsError:
+            return
+        if self._store is not None:
+            with contextlib.suppress(OSError):
+                mode = Path(self._store).stat().st_mode & 0o666
+                self._folder.chmod(mode | (mode & 0o444) >> 2)
 
     async def drop(self, owner: str) -> None:
         descriptor = self._held.pop(owner, None)
@@ -110,7 +131,7 @@ class FlockLiveness:
         if owner in self._held:
             return False
         try:
-            descriptor = os.open(self._folder / owner, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self._folder / owner, os.O_RDONLY | os.O_CLOEXEC)  # Another user's, too.
         except FileNotFoundError:
             return missing
         except OSError:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from child_processes import LIVENESS, children
 
+from effectlog.errors import StoreError
 from effectlog.store.flock import FlockLiveness, NoLiveness, liveness_beside
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock; leases decide there")
 
@@ -143,3 +147,64 @@ async def test_without_liveness_only_a_reboot_ends_an_owner_early() -> None:
     await liveness.drop("a")
     await liveness.forget("a")
     assert isinstance(liveness_beside("effectlog.db"), FlockLiveness)
+
+
+def as_nobody(work: Callable[[], bool]) -> bool:
+    """What ``work`` says where another user runs it."""
+    pid = os.fork()
+    if pid == 0:
+        status = 2
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            status = 0 if work() else 1
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status in (0, 1), "it raised"
+    return status == 0
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """The path of a store that every user of the machine may reach."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be somebody else")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        yield folder / "log.db"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_users_who_share_a_store_tell_each_others_dead_from_their_living(shared: Path) -> None:
+    shared.touch()
+    shared.chmod(0o666)
+    liveness = liveness_beside(str(shared))
+    asyncio.run(liveness.hold("a"))
+
+    def others_hold_too() -> bool:
+        other = liveness_beside(str(shared))
+        asyncio.run(other.hold("b"))
+        return asyncio.run(other.dead(frozenset({"a", "b"}))) == frozenset()
+
+    assert as_nobody(others_hold_too)
+    assert asyncio.run(liveness.dead(frozenset({"b"}))) == {"b"}
+    liveness.abandon()  # As its process would leave it.
+    assert as_nobody(lambda: asyncio.run(liveness_beside(str(shared)).dead(A)) == A)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_folder_of_somebody_else_is_told_of_in_our_words(shared: Path) -> None:
+    shared.touch()
+    shared.chmod(0o644)
+    asyncio.run(liveness_beside(str(shared)).hold("a"))
+
+    def refused() -> bool:
+        try:
+            asyncio.run(liveness_beside(str(shared)).hold("b"))
+        except StoreError as error:
+            return "same owner, group and rights" in str(error)
+        return False
+
+    assert as_nobody(refused)
