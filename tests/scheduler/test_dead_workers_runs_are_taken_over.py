@@ -24,8 +24,8 @@ async def test_a_killed_worker_is_followed_within_a_tenth_of_a_second(field: Fie
     took = []
     for _ in range(2):
         field.worker()
-    for n in range(3):
-        run = await log.enqueue(two, f"run {n}", 0.3)
+    for n in range(5):
+        run = await log.enqueue(two, f"run {n}", 0.2)
         (first,) = field.wait_for(lambda all_, n=n: f"run {n}:1" in [r.what for r in all_])[-1:]
         await completed(run, 1)
         killed = field.process(first.pid).kill()
@@ -41,7 +41,7 @@ async def test_a_killed_worker_is_followed_within_a_tenth_of_a_second(field: Fie
     print(f"taken over {', '.join(f'{seconds * 1000:.0f}' for seconds in took)} ms after the kill")
     # On a busy machine a commit alone may take as long.
     assert min(took) < 0.1, took
-    assert sorted(took)[1] < 0.2, took
+    assert sorted(took)[2] < 0.15, took
     assert [effect.requests for effect in record.effects] == [1, 1]
 
 
