@@ -18,6 +18,7 @@ from effectlog.codec.untag import Untagger
 from effectlog.errors import DecodingError, EncodingError
 
 _FINGERPRINT_BYTES = 12
+_hash = blake2b(digest_size=_FINGERPRINT_BYTES)
 _TAG_BYTES = b'{"!":'  # inside text the quotes would be escaped, so this is always a tag
 
 _write = msgspec.json.Encoder().encode
@@ -97,7 +98,9 @@ def fingerprint(value: object, *, root: str = "value") -> str:
             canonical = to_sorted_ascii(_canonical.tag(value))
     except Exception as error:
         raise _encoding_error(error, value, root) from None
-    return blake2b(canonical.encode("ascii"), digest_size=_FINGERPRINT_BYTES).hexdigest()
+    mixed = _hash.copy()  # In half of the time of a new one.
+    mixed.update(canonical.encode("ascii"))
+    return mixed.hexdigest()
 
 
 def _encoding_error(error: Exception, value: object, root: str) -> EncodingError:
