@@ -1,10 +1,14 @@
-"""Warnings given away from the caller's own frames: logged, and raised only as a warning."""
+"""Warnings given away from the caller's own frames: logged, and raised only as a warning.
+
+The invariant: telling of something never fails, whatever the user's logging and warning filters are made of.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
+import traceback
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,19 @@ from typing import Any
 from effectlog.errors import EffectLogWarning
 
 logger = logging.getLogger("effectlog")
+
+
+def _handle(record: logging.LogRecord) -> None:
+    """Hand a record on; what a filter or handler of the user's raises must not end a heartbeat, or an attempt."""
+    try:
+        logging.Logger.handle(logger, record)
+    except Exception:
+        if logging.raiseExceptions:  # As logging does where a handler of its own fails.
+            traceback.print_exc()
+
+
+# Every module of ours gets this logger by its name, so all of them are covered here.
+logger.handle = _handle  # type: ignore[method-assign]  # a logger's class can't be chosen once somebody has asked for it
 
 _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
