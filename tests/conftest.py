@@ -9,6 +9,7 @@ beside others. A try that was not the last is shown as a rerun; a hang is not tr
 
 from __future__ import annotations
 
+import signal
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,12 @@ __all__ = [
 TRIES = 3
 room: list[ExitStack] = []
 """What this process holds of the room in which tests run; it keeps it from one timed test to the next."""
+
+
+def pytest_configure() -> None:
+    """A run that a shell started in the background ignores SIGINT, and so would all that its tests start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def timed(item: pytest.Item | None) -> bool:

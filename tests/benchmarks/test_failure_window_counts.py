@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 ALL = tuple(dict.fromkeys(case.row for case in CASES))
 SOME = ("S3b", "S4", "S5", "S6")
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.paced]
 
 
 def stores(case: Case) -> list[Any]:
