@@ -20,7 +20,7 @@ from effectlog.callables import (
     refuse_uncallable,
     source_of,
 )
-from effectlog.checks import seconds, texts
+from effectlog.checks import seconds, texts, whole
 from effectlog.codec import return_annotation
 from effectlog.errors import ConfigurationError
 from effectlog.events import check_subscriber
@@ -220,7 +220,8 @@ def _declare(
     stored = name or qualified_name(function)
     signature, call = _callable_form(function, inner, stored)
     limit = None if timeout is None else seconds(timeout, f"task {stored} (timeout", positive=True)
-    _check_concurrency(stored, concurrency)
+    if concurrency is not None:
+        whole(concurrency, f"task {stored} (concurrency", least=1)
     key = None if concurrency_key is None else KeyTemplate(concurrency_key, inner, signature.parameters)
     spec = TaskSpec(
         name=stored,
@@ -288,11 +289,6 @@ def _argument_annotations(function: Callable[..., Any]) -> Any:
         return Any
     hints.pop("return", None)
     return tuple.__class_getitem__(tuple(hints.values())) if hints else Any
-
-
-def _check_concurrency(name: str, concurrency: int | None) -> None:
-    if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
-        raise ConfigurationError(f"task {name}: concurrency={concurrency!r}; give at least 1, or None")
 
 
 def _check_options(

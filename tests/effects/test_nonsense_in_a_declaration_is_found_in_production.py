@@ -62,7 +62,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "at without a time": (later(at=date(2030, 1, 1)), "at=.*datetime with a time zone"),
     "task timeout as text": (declared(timeout=ANY), "timeout=.*seconds"),
     "task timeout endless": (declared(timeout=math.inf), "timeout=.*seconds"),
-    "concurrency as text": (declared(concurrency=ANY), "concurrency=.*at least 1"),
+    "concurrency as text": (declared(concurrency=ANY), "concurrency=.*from 1 on"),
+    "concurrency as a yes": (declared(concurrency=True), "task never .concurrency=True.*from 1 on"),
     "a destination as a number": (lambda: effect("k", destination=5)(send), "destination=5 is no contract"),  # type: ignore[arg-type]
     "events as a number": (declared(on=5), "task never: on=5; give a text"),
     "aliases of numbers": (declared(aliases=[5]), r"task never: aliases=\[5\]; give a text"),
