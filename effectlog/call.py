@@ -265,11 +265,11 @@ class Turn:
     def _not_called(self, error: BaseException) -> None:
         """Record that a request which may have been announced was never made."""
         if self.effect is not None and self.attempt.fence.attempt in self.effect.executing:
-            self.finish(c.RequestOutcome.NOT_APPLIED, error)
+            self.finish(c.RequestOutcome.NOT_MADE, error)
             return
         # The *started* record may or may not have landed; the store ignores this where it has not.
         command = c.FinishEffect(
-            self.attempt.fence, self.call.key, c.RequestOutcome.NOT_APPLIED, error=describe(error)
+            self.attempt.fence, self.call.key, c.RequestOutcome.NOT_MADE, error=describe(error)
         )
         try:
             self.attempt.post(command, lambda *_: None)

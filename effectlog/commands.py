@@ -136,6 +136,8 @@ class RequestOutcome(StrEnum):
 
     COMPLETED = "completed"
     NOT_APPLIED = "not_applied"
+    NOT_MADE = "not_made"
+    """The function was never called, so it counts as no request."""
     FINAL = "final"
     UNKNOWN = "unknown"
 

@@ -109,7 +109,7 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class EffectRecord:
-    """One logical operation of a run. ``requests`` counts calls that were or may have been made."""
+    """One logical operation of a run. ``requests`` counts calls that were or may have been made, and no others."""
 
     key: str
     name: str

@@ -140,8 +140,9 @@ def _record(
             if effect.open_requests > 1:
                 add_evidence(effect, f"{effect.open_requests - 1} earlier request(s) had no outcome")
             _fail(pages, effect, command, final=True)
-        case c.RequestOutcome.NOT_APPLIED:
+        case c.RequestOutcome.NOT_APPLIED | c.RequestOutcome.NOT_MADE:
             effect.open_requests -= 1
+            effect.requests -= command.outcome is c.RequestOutcome.NOT_MADE
             if effect.open_requests == 0:
                 _fail(pages, effect, command, final=False)
             elif timely:

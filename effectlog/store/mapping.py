@@ -149,7 +149,7 @@ def effect_from(row: Sequence[Any]) -> EffectRow:
     consistent = (
         effect.version > 0
         and effect.generation >= 0
-        and 0 <= effect.open_requests <= effect.requests > 0
+        and 0 <= effect.open_requests <= effect.requests
         and effect.unsettled == (effect.finished_at is None) == (effect.open_requests > 0)
         and (effect.state is EffectState.COMPLETED)
         == (effect.result is not None or effect.result_error is not None)

@@ -237,4 +237,4 @@ async def test_the_horizon_is_looked_at_again_right_before_the_call(path: str, u
     assert record.state == "held"
     assert len(sent) == 1, "the second request was announced and not made"
     stored = record.effects[0]
-    assert (stored.requests, stored.state) == (2, "started")
+    assert (stored.requests, stored.state) == (1, "started")

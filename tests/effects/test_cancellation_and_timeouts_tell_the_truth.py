@@ -168,6 +168,7 @@ async def test_cancelled_while_its_started_record_is_written_it_was_not_called(l
     assert record.result == [True, "quick"]
     assert calls == ["quick"]
     assert states(record) == {"quick": "completed"}
+    assert record.effects[0].requests == 1, "the one that was never made counts for none"
 
 
 @durable_task(timeout=0.1, retry=Retry(max_attempts=2, delay=0))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -91,6 +91,7 @@ class Interleavings(RuleBasedStateMachine):
         self.lease: tuple[c.Fence, float] | None = None
         self.flying: list[Request] = []
         self.open: dict[str, set[Request]] = defaultdict(set)
+        self.made: Counter[str] = Counter()
         self.reported: set[str] = set()
         self.completed: dict[str, EffectRow] = {}
         self.do(c.CreateRuns((NewRun(RUN, "task", b"[]"),), "task"))
@@ -242,6 +243,7 @@ class Interleavings(RuleBasedStateMachine):
             self.count += 1
             request = Request(fence, key, self.count)
             self.open[key].add(request)
+            self.made[key] += 1
             if self.owner(fence) not in self.dead:
                 self.flying.append(request)
 
@@ -258,8 +260,9 @@ class Interleavings(RuleBasedStateMachine):
         assert went_on or after == before, "an outcome changed its run"
         if outcome is c.RequestOutcome.COMPLETED:
             self.reported.add(request.key)
-        if outcome is c.RequestOutcome.NOT_APPLIED:
+        if outcome in (c.RequestOutcome.NOT_APPLIED, c.RequestOutcome.NOT_MADE):
             self.open[request.key].discard(request)
+        self.made[request.key] -= outcome is c.RequestOutcome.NOT_MADE
         if twice:
             again = self.do(command)
             assert isinstance(answer, c.EffectStored)
@@ -306,6 +309,7 @@ class Interleavings(RuleBasedStateMachine):
         self.the_run_is_not_lost_and_has_one_owner()
         self.a_completed_result_never_changes_and_is_never_requested_again()
         self.a_reported_success_is_never_forgotten()
+        self.no_request_that_was_made_is_left_uncounted()
         self.nothing_overtakes_the_request_of_a_live_owner()
         self.a_request_without_outcome_is_never_taken_for_harmless()
         self.the_version_of_an_effect_tells_every_change()
@@ -331,6 +335,11 @@ class Interleavings(RuleBasedStateMachine):
                 assert now == (EffectState.COMPLETED, first.result, first.requests)
             elif effect.state is EffectState.COMPLETED:
                 self.completed[effect.key] = effect
+
+    @invariant()
+    def no_request_that_was_made_is_left_uncounted(self) -> None:
+        for effect in self.stored().effects:
+            assert effect.requests >= self.made[effect.key]
 
     @invariant()
     def a_reported_success_is_never_forgotten(self) -> None:

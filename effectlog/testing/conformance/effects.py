@@ -124,6 +124,29 @@ async def _(bench: Bench) -> None:
     )
 
 
+@topic.guarantee("a request that was announced and never made is not counted")
+async def _(bench: Bench) -> None:
+    fence = await bench.running()
+    await bench.start(fence)
+    effect = (await bench.finish(fence, c.RequestOutcome.NOT_MADE)).effect
+    equal(
+        (effect.requests, effect.open_requests, effect.unsettled),
+        (0, 0, False),
+        "its counts before any request",
+    )
+    await bench.start(fence, seen=effect.version)
+    await bench.finish(fence, c.RequestOutcome.UNKNOWN)
+    effect = await bench.effect(fence.run_id)
+    await bench.start(fence, seen=effect.version)
+    await bench.finish(fence, c.RequestOutcome.NOT_MADE)
+    effect = await bench.effect(fence.run_id)
+    equal(
+        (effect.requests, effect.open_requests, effect.unsettled),
+        (1, 1, True),
+        "its counts beside one in doubt",
+    )
+
+
 @topic.guarantee("a request that did nothing may be made again, and the horizon begins anew")
 async def _(bench: Bench) -> None:
     fence = await bench.running()
