@@ -83,7 +83,7 @@ async def test_paused_between_the_record_and_the_call_it_does_not_call(
             first.signal(signal.SIGCONT)
             if point == "before call":
                 await asyncio.to_thread(destination.wait_for_requests, 2)
-            outcome = "not_applied" if point == "after started" else "completed"
+            outcome = "not_made" if point == "after started" else "completed"
             await asyncio.to_thread(first.wait_for, f"durable {outcome}")
             second = await log.enqueue(task.with_options(idempotency_key="second"), "keyed")
             await second.result(timeout=10)  # The woken worker is alive, and not at the first run.
