@@ -29,7 +29,7 @@ def install_points() -> None:
     records = {
         "started": lambda commands: _holds(commands, c.StartEffect),
         "completed": lambda commands: _holds(commands, c.FinishEffect, c.RequestOutcome.COMPLETED),
-        "not_applied": lambda commands: _holds(commands, c.FinishEffect, c.RequestOutcome.NOT_APPLIED),
+        "not_made": lambda commands: _holds(commands, c.FinishEffect, c.RequestOutcome.NOT_MADE),
         "end": lambda commands: _holds(commands, c.EndAttempt),
     }
 
