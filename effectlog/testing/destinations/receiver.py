@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,11 +76,13 @@ class Receiver:
         request = self.ledger.receive(self.now(), operation, key, text)
         fault = self._arrived()
         key = key if self.behaviour.contract.deduplicates else None
-        with self._alone(key) as alone:
+        with ExitStack() as shown_at_once, self._alone(key) as alone:
             if not alone:
                 return self._overlap(request)
             self._pause(fault.delay_before)
             self._wait_for_look_up(operation)
+            # Whoever waits for the effect may repeat the request as soon as it is there.
+            shown_at_once.enter_context(self._changed)
             reply = self._execute(request, key, text, fault)
         self._notify()
         self._pause(fault.delay_after)
