@@ -9,6 +9,7 @@ beside others. A try that was not the last is shown as a rerun; a hang is not tr
 
 from __future__ import annotations
 
+import os
 import signal
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -32,6 +33,8 @@ __all__ = [
 ]  # One server for the whole run of a process.
 
 TRIES = 3
+TRIES_IN_CI = 2
+"""Of every other test: a machine that is shared must not throw a submission away. A rerun is shown, and to be looked into."""
 room: list[ExitStack] = []
 """What this process holds of the room in which tests run; it keeps it from one timed test to the next."""
 
@@ -50,9 +53,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files = {path: number for number, path in enumerate(dict.fromkeys(item.path for item in items))}
     # One after the other: each time that one wants to be alone, everybody waits for the slowest.
     items.sort(key=lambda item: (files[item.path], timed(item)))
+    others = TRIES_IN_CI if os.environ.get("CI") else 1
     for item in items:
-        if timed(item) or item.get_closest_marker("paced"):
-            item.add_marker(pytest.mark.flaky(reruns=TRIES - 1, rerun_except="from pytest-timeout"))
+        tries = TRIES if timed(item) or item.get_closest_marker("paced") else others
+        if tries > 1:
+            item.add_marker(pytest.mark.flaky(reruns=tries - 1, rerun_except="from pytest-timeout"))
 
 
 @contextmanager
