@@ -264,15 +264,14 @@ class Turn:
 
     def _not_called(self, error: BaseException) -> None:
         """Record that a request which may have been announced was never made."""
-        if self.effect is not None and self.attempt.fence.attempt in self.effect.executing:
-            self.finish(c.RequestOutcome.NOT_MADE, error)
+        attempt, nothing = self.attempt, c.RequestOutcome.NOT_MADE
+        command = c.FinishEffect(attempt.fence, self.call.key, nothing, error=describe(error))
+        if self.effect is not None and attempt.fence.attempt in self.effect.executing:
+            attempt.record(command)
             return
         # The *started* record may or may not have landed; the store ignores this where it has not.
-        command = c.FinishEffect(
-            self.attempt.fence, self.call.key, c.RequestOutcome.NOT_MADE, error=describe(error)
-        )
         try:
-            self.attempt.post(command, lambda *_: None)
+            attempt.post(command, lambda *_: None)
         except Exception:
             logger.debug("effectlog: the engine is closed; nothing was called", exc_info=True)
 

@@ -1,7 +1,7 @@
 """News of the store: tells listeners whenever something may have changed, here or elsewhere.
 
-Lives on the engine's loop; only ``listen``, ``unlisten`` and ``tell_soon`` may be called from anywhere. The invariant: while there is a
-listener, no change goes untold.
+Lives on the engine's loop; only ``listen``, ``unlisten`` and ``tell_soon`` may be called from anywhere. The invariant:
+while there is a listener, no change goes untold.
 """
 
 from __future__ import annotations

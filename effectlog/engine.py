@@ -45,7 +45,6 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
         self.changes = Changes(store)
         self._batches = Batches(store)
         self._begin()

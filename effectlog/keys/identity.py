@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 # Changing it would give every stored operation a new id, and so a second effect.
 _NAMESPACE = UUID("3c5f0d3e-7d0b-5b8e-9a53-6d1f5b7c2e90").bytes
-_hash = sha1(
-    _NAMESPACE, usedforsecurity=False
-)  # Copied for each id: that takes half of the time of a new one.
+# Copied for each id: that takes half of the time of a new one.
+_hash = sha1(_NAMESPACE, usedforsecurity=False)
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 
 

@@ -25,8 +25,8 @@ DIVISION_BY_ZERO = "22012"
 NO_PRIVILEGE = "42501"
 TRANSACTION_ABORTED = "25P02"
 _UNDEFINED = frozenset({"42P01", "3F000", "42703"})
-# A shutdown, a crash, a time-out in an idle transaction, no free slot, and a primary that became a standby.
 _READ_ONLY = "25006"
+# A shutdown, a crash, a time-out in an idle transaction, no free slot, and a primary that became a standby.
 _LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300", _READ_ONLY})
 _BAD_CHARACTER = "22021"
 _DISK_FULL = "53100"

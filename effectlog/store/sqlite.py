@@ -156,10 +156,16 @@ class SqliteStore:
     ) -> T:
         """Run one function as a unit on the connection's thread: a single hop, and no gap to cancel in."""
         connection = self._opened(connection)
-        try:
+        with self._translating():
             raw = connection._conn  # noqa: SLF001 - see the next line
             # aiosqlite offers single statements only; a batch must be one unit on its thread.
             return await connection._execute(at_work, function, raw, *args)  # type: ignore[no-any-return,no-untyped-call]  # noqa: SLF001
+
+    @contextlib.contextmanager
+    def _translating(self) -> Iterator[None]:
+        """No driver error leaves the store."""
+        try:
+            yield
         except (sqlite3.Error, ValueError, OverflowError) as error:
             raise translated(error, self.name) from error
 
@@ -177,8 +183,11 @@ class SqliteStore:
             )
 
     async def apply(self, commands: Sequence[Command]) -> list[Outcome]:
+        return await self._call(self._writer, self._apply, commands)
+
+    def _apply(self, connection: sqlite3.Connection, commands: Sequence[Command]) -> list[Outcome]:
         self._files.check()
-        return await self._call(self._writer, apply_batch, self._clock, self._live, commands)
+        return apply_batch(connection, self._clock, self._live, commands)
 
     def hand_over(self, work: Callable[[Apply], None]) -> None:
         """Call ``work`` on the writer's thread, after all that was handed over before, with a blocking ``apply``."""
@@ -187,12 +196,9 @@ class SqliteStore:
         writer._tx.put_nowait((None, partial(work, self._apply_here)))  # noqa: SLF001
 
     def _apply_here(self, commands: Sequence[Command]) -> list[Outcome]:
-        self._files.check()
-        try:
+        with self._translating():
             raw = self._opened(self._writer)._conn  # noqa: SLF001 - as in ``_call``
-            return at_work(apply_batch, raw, self._clock, self._live, commands)
-        except (sqlite3.Error, ValueError, OverflowError) as error:
-            raise translated(error, self.name) from error
+            return at_work(self._apply, raw, commands)
 
     async def rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
         """Run ``use`` in one transaction on this file that is rolled back; nobody else writes meanwhile."""
