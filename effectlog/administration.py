@@ -12,12 +12,11 @@ from effectlog import lease, telemetry
 from effectlog.attempt import Ending
 from effectlog.checks import fitting
 from effectlog.codec import Codec, convert
-from effectlog.effects import declared_effect
 from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound
 from effectlog.keys.text import is_storable
 from effectlog.model import Applied, NotApplied, RunRecord, RunState
 from effectlog.records import run_record
-from effectlog.run import Run, not_found
+from effectlog.registry import declared_effect
 from effectlog.takeover import dead_owners
 from effectlog.upkeep import purge
 from effectlog.watch import StateWatch
@@ -201,8 +200,9 @@ class Administration:
                 progress(total)
         return total
 
-    def handle(self, run_id: str) -> Run[Any]:
-        return Run(self, run_id)
+
+def not_found(run_id: str) -> RunNotFound:
+    return RunNotFound(f"no run {run_id} is stored here; it may have been purged", run_id=run_id)
 
 
 def _changed(run_id: str, key: str, how: str) -> ActionRefused:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog.clock import utc
 from effectlog.context import CurrentAttempt
-from effectlog.entries import Chain
 from effectlog.errors import (
     AttemptOver,
     EffectLogControl,
@@ -28,11 +27,11 @@ from effectlog.errors import (
     LeaseLost,
     RunCancelling,
 )
+from effectlog.in_flight import InFlight
 from effectlog.ledger.effects import note_outcome
 from effectlog.ledger.pages import Pages
 from effectlog.notice import users_level
 from effectlog.standstill import PatientTimer
-from effectlog.steps import InFlight
 from effectlog.telemetry import SILENT
 
 if TYPE_CHECKING:
@@ -59,6 +58,11 @@ class Ending(StrEnum):
     UNABLE = "this process can't go on with it"
 
 
+def trusted_until(sent: float, lease: float) -> float:
+    """The monotonic time at which the holder stops trusting a lease that was asked for at ``sent``."""
+    return sent + lease - min(0.1 * lease, 1.0)
+
+
 class Attempt:
     """The state of one claimed execution."""
 
@@ -74,6 +78,7 @@ class Attempt:
         max_value_bytes: int,
         lease: float,
         lease_until: float,
+        call_effect: Callable[[Attempt, EffectCall], Any],
     ) -> None:
         self.run = run
         self.task = task
@@ -82,13 +87,14 @@ class Attempt:
         self.codec = codec
         self.max_value_bytes = max_value_bytes
         self.lease = lease
+        self._call_effect = call_effect
         self.lease_until = lease_until
         """Monotonic time at which this owner stops trusting its lease; moved by each renewal."""
         self.began = time.monotonic()
         self.stood_still = self.excused = 0.0
         """Seconds for which the process stood still meanwhile, and those of them that timers counted."""
         self.fence = c.Fence(run.row.id, run.row.attempt)
-        self.chain = Chain()
+        self.chain = c.Chain()
         self.journal: dict[str, EffectRow] = {effect.key: effect for effect in run.effects}
         self.ending: Ending | None = None
         self.reason, self.back_in = "", 0.0
@@ -128,6 +134,26 @@ class Attempt:
         """What a log line about this attempt carries beside its text."""
         return {"run_id": self.run_id, "task": self.task.name, "attempt": self.fence.attempt}
 
+    @property
+    def store_name(self) -> str:
+        """The store's name, as it is shown to people."""
+        return self.engine.store.name
+
+    @property
+    def trace(self) -> str | None:
+        """The attempt's own span as stored text, for the runs that it makes."""
+        return self.observer.trace
+
+    def keep_trace(self, trace: str) -> None:
+        """Store the span's context: if this process is killed, it is all that is left of the span."""
+        self.run.attempts[-1].trace = trace
+        note = c.NoteTrace(self.fence, trace)
+        self.engine.post(note, until=self.lease_until, resolve=lambda *_: None)
+
+    def call_effect(self, call: EffectCall) -> Any:
+        """Make one effect call: the result of a sync one, the coroutine of an async one."""
+        return self._call_effect(self, call)
+
     # --- may it act? ---------------------------------------------------------------------------
 
     def check_open(self, effect: str | None = None) -> None:
@@ -157,6 +183,11 @@ class Attempt:
         if self.ending is Ending.CANCELLED:
             return RunCancelling(f"{where}: the run is being cancelled", run_id=self.run_id)
         return AttemptOver(f"{where} takes no more effects: {self.ending}", run_id=self.run_id)
+
+    def lose(self) -> EffectLogControl:
+        """Note that the store has refused this owner, and return the control signal to raise."""
+        self.end(Ending.LOST)
+        return self.signal()
 
     def end(self, ending: Ending, reason: str = "", *, back_in: float = 0.0) -> None:
         """Begin to end. The first reason stands, except that a lost lease overrides every other.
@@ -193,6 +224,16 @@ class Attempt:
         self.holds[key] = reason
         self.observer.held(key, reason)
         self.end(Ending.HELD, f"effect {key!r}: {reason}")
+
+    @property
+    def lost(self) -> bool:
+        """Its lease is lost."""
+        return self.ending is Ending.LOST
+
+    @property
+    def released(self) -> bool:
+        """The worker gives it back."""
+        return self.ending is Ending.RELEASED
 
     # --- time ----------------------------------------------------------------------------------
 

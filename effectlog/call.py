@@ -7,31 +7,23 @@ the engine before the caller gets it, and nothing is sent twice but by the decla
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
 from effectlog import doubt
-from effectlog.attempt import Ending
-from effectlog.checks import fitting
-from effectlog.context import Request
-from effectlog.errors import (
-    EffectHeld,
-    EffectLogError,
-    EncodingError,
-    StoreError,
-)
+from effectlog.attempt import Ending, trusted_until
+from effectlog.call_state import CallState
+from effectlog.errors import StoreError
 from effectlog.failure import declared_failure, describe
 from effectlog.journal import Answer, answer
 from effectlog.keys import operation_id
-from effectlog.lease import trusted_until
 from effectlog.look_up import look_up
 from effectlog.model import ErrorInfo
 from effectlog.outlasting import check_task
 from effectlog.replay import replay
-from effectlog.request_error import after_error, awaitable_error
+from effectlog.request_error import after_error
 from effectlog.rows import RequestClock
 from effectlog.steps import Commit, Invoke, Join, Reread, Sleep, block, drive
 from effectlog.transactional import InvokeWithin, after_rollback, check_fits
@@ -62,40 +54,14 @@ def perform(attempt: Attempt, call: EffectCall, *, in_time: bool) -> Steps:
         other = attempt.enter(call.key, is_async=call.spec.is_async)
         if other is None:
             try:
-                return (yield from Turn(attempt, call, in_time=in_time).run())
+                return (yield from Call(attempt, call, in_time=in_time).run())
             finally:
                 attempt.leave(call.key)
         yield Join(other, call.key)
 
 
-class Turn:
-    """The turn of one call at its key: at most one of these per key and attempt is under way."""
-
-    def __init__(self, attempt: Attempt, call: EffectCall, *, in_time: bool) -> None:
-        self.attempt = attempt
-        self.in_time = in_time
-        """The call was made before the attempt began to end."""
-        self.call = call
-        self.spec = call.spec
-        self.tries = 0
-        self.exists = False
-        """The destination has said that it has the operation."""
-        self.in_flight = 0
-        self.waiting_since: float | None = None
-        self.asked = 0
-        self.unknown_since: float | None = None
-        self.look_up_error = ""
-        """What the last look-up raised, if it did."""
-        self.dead_since: float | None = None
-
-    @property
-    def extra(self) -> dict[str, Any]:
-        """What a log line about this call carries beside its text."""
-        return self.attempt.extra | {"effect_key": self.call.key}
-
-    @property
-    def effect(self) -> EffectRow | None:
-        return self.attempt.journal.get(self.call.key)
+class Call(CallState):
+    """The flow of one call: what the journal answers, a request, what its outcome means."""
 
     def run(self) -> Steps:
         while True:
@@ -156,14 +122,6 @@ class Turn:
             with contextlib.suppress(StoreError):  # Nothing is sent without the store's consent.
                 self.attempt.learn((yield Reread(self.attempt, self.call.key)))
 
-    def hold(self, reason: str) -> NoReturn:
-        """Leave the effect to a decision and the attempt by a signal."""
-        self.attempt.hold(self.call.key, reason)
-        raise EffectHeld(
-            f"effect {self.call.key!r} of run {self.attempt.run_id} is in doubt and waits for a decision: {reason}",
-            effect_key=self.call.key,
-        )
-
     # --- a request -----------------------------------------------------------------------------
 
     def _fit_lease(self, timeout: float) -> Steps:
@@ -216,12 +174,6 @@ class Turn:
             destination=self.spec.destination_json,
         )
 
-    def request_scope(self, effect: EffectRow) -> Request:
-        """What the effect's function, and a look-up, may know of the request."""
-        return Request(
-            self.attempt, self.call.key, self.spec.destination, effect.first_request, effect.operation_id
-        )
-
     def _request(self) -> Steps:
         """Call the function once; (True, result), or (False, None) to look at the journal again."""
         effect = self.effect
@@ -235,6 +187,7 @@ class Turn:
         try:
             with self.attempt.observer.request(self.call, effect):
                 invoke = Invoke(
+                    self.attempt,
                     self.request_scope(effect),
                     self.call.function,
                     self.call.args,
@@ -258,10 +211,6 @@ class Turn:
         ):
             self.hold("the send horizon passed right before the call")
 
-    def finish(self, outcome: c.RequestOutcome, error: BaseException | ErrorInfo, **more: Any) -> None:
-        info = error if isinstance(error, ErrorInfo) else describe(error)
-        self.attempt.record(c.FinishEffect(self.attempt.fence, self.call.key, outcome, error=info, **more))
-
     def _not_called(self, error: BaseException) -> None:
         """Record that a request which may have been announced was never made."""
         attempt, nothing = self.attempt, c.RequestOutcome.NOT_MADE
@@ -274,47 +223,3 @@ class Turn:
             attempt.post(command, lambda *_: None)
         except Exception:
             logger.debug("effectlog: the engine is closed; nothing was called", exc_info=True)
-
-    def complete(self, value: Any) -> Any:
-        """Record what the function returned; gives what a replay would give, so that the two can't differ."""
-        if inspect.isawaitable(value):
-            self._refuse_awaitable(value)
-        try:
-            data, copy = self.stored_form(value)
-        except BaseException as error:
-            # The request was made and has returned: whatever is wrong with its value, it is not made again.
-            problem = describe(error)
-            if isinstance(error, EncodingError):
-                error.effect_key = self.call.key
-            self._succeed(
-                None,
-                problem.message
-                if isinstance(error, EffectLogError)
-                else f"{problem.type}: {problem.message}",
-            )
-            raise
-        self._succeed(data, None)
-        return copy
-
-    def stored_form(self, value: Any) -> tuple[bytes, Any]:
-        """What is stored of a result, and what a replay gives."""
-        encoded = self.attempt.codec.encode(value)
-        data = fitting(encoded, self.attempt.max_value_bytes, "the result takes", path="result", value=value)
-        return data, self.attempt.codec.decode(data, self.spec.returns.value)
-
-    def _succeed(self, data: bytes | None, problem: str | None) -> None:
-        self.attempt.record(
-            c.FinishEffect(
-                self.attempt.fence,
-                self.call.key,
-                c.RequestOutcome.COMPLETED,
-                result=data,
-                result_error=problem,
-            )
-        )
-
-    def _refuse_awaitable(self, value: Any) -> None:
-        error = awaitable_error(self.spec.name, value)
-        # The coroutine never ran, but the function that made it did.
-        self.finish(c.RequestOutcome.UNKNOWN, error)
-        raise error

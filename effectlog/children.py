@@ -9,8 +9,8 @@ from effectlog.ending import MAX_DEPTH
 from effectlog.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from effectlog.attempt import Attempt
-    from effectlog.entries import Chain
+    from effectlog.commands import Chain
+    from effectlog.context import RunningAttempt
     from effectlog.rows import NewRun
 
 
@@ -30,7 +30,7 @@ def chain() -> Chain | None:
     return None if attempt is None else attempt.chain
 
 
-def check_child(attempt: Attempt, key: str | None, what: str) -> None:
+def check_child(attempt: RunningAttempt, key: str | None, what: str) -> None:
     attempt.check_open()
     if key is None:
         raise ConfigurationError(
@@ -44,7 +44,7 @@ def check_child(attempt: Attempt, key: str | None, what: str) -> None:
         )
 
 
-def inherit(run: NewRun, attempt: Attempt | None) -> None:
+def inherit(run: NewRun, attempt: RunningAttempt | None) -> None:
     if attempt is None:
         return
     run.parent_id = attempt.run_id

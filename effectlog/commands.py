@@ -26,6 +26,16 @@ class Fence(Struct, frozen=True, gc=False):
 # --- commands ----------------------------------------------------------------------------------
 
 
+class Chain(Struct, eq=False):
+    """The writes of one attempt, which depend on each other in the order they were handed in.
+
+    While one waits to be tried again, those after it wait behind it; once an outcome could not be
+    recorded (``broken``: why not), none after it is.
+    """
+
+    broken: BaseException | None = None
+
+
 class CreateRuns(Struct, frozen=True):
     """Create runs that share one idempotency key, or return those that already have it.
 

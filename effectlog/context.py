@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextvars
 import uuid
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -19,18 +19,50 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from effectlog.attempt import Attempt
+    from effectlog.commands import Chain, Fence
     from effectlog.contract import Destination
-    from effectlog.rows import RequestClock
+    from effectlog.errors import EffectLogControl
+    from effectlog.rows import RequestClock, StoredRun
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class RunningAttempt(Protocol):
+    """What code that runs inside an attempt may ask of it. The attempt itself is built further up."""
+
+    run: StoredRun
+    fence: Fence
+    chain: Chain
+    """The attempt's writes: what it makes must not overtake them."""
+    lease_until: float
+    view: CurrentAttempt
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def trace(self) -> str | None:
+        """The attempt's own span as stored text, for the runs that it makes."""
+        ...
+
+    def check_open(self) -> None:
+        """Raise the control signal that fits if nothing may start any more."""
+        ...
+
+    def lose(self) -> EffectLogControl:
+        """Note that the store has refused this owner, and return the control signal to raise."""
+        ...
+
+    def call_effect(self, call: Any) -> Any:
+        """Make one effect call: the result of a sync one, the coroutine of an async one."""
+        ...
+
+
 class Request(Struct):
     """One request of an effect that is being executed, in an attempt or outside of any."""
 
-    attempt: Attempt | None
+    attempt: RunningAttempt | None
     key: str = ""
     destination: Destination | None = None
     first_request: RequestClock | None = None
@@ -61,7 +93,6 @@ class CurrentAttempt:
     worker: str
     deadline: datetime | None
     """When the task's ``timeout`` ends this attempt, in UTC, or later if the process is stopped; None without one."""
-    _place: Any = field(repr=False, default=None)
 
     def bind(self, function: Callable[P, R]) -> Callable[P, R]:
         """Make ``function`` run in this attempt wherever it is called, such as in your own thread pool.
@@ -76,7 +107,7 @@ class CurrentAttempt:
         return bound
 
 
-place: contextvars.ContextVar[Attempt | Request | None] = contextvars.ContextVar(
+place: contextvars.ContextVar[RunningAttempt | Request | None] = contextvars.ContextVar(
     "effectlog_place", default=None
 )
 """The attempt (in a task's body), the request (in an effect's function), or nothing."""
@@ -122,7 +153,7 @@ def current_transaction() -> Any:
     )
 
 
-def here_attempt() -> Attempt | None:
+def here_attempt() -> RunningAttempt | None:
     """The attempt that the running code belongs to, directly or through an effect."""
     here = place.get()
     return here.attempt if isinstance(here, Request) else here

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from effectlog import context
@@ -19,6 +19,7 @@ from effectlog.keys import Binder, KeyTemplate, check_name, fingerprints
 from effectlog.model import Policy
 from effectlog.notice import users_level
 from effectlog.outlasting import check_effect
+from effectlog.registry import declare
 from effectlog.retry import Retry
 from effectlog.spec import Annotation, EffectCall, EffectSpec
 from effectlog.wrapping import FunctionWrapper
@@ -26,17 +27,9 @@ from effectlog.wrapping import FunctionWrapper
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from effectlog.attempt import Attempt
     from effectlog.contract import Destination
 
 F = TypeVar("F")
-
-_declared: dict[str, EffectSpec] = {}
-
-
-def declared_effect(name: str) -> EffectSpec | None:
-    """The effect of this stored name, if this process declares it."""
-    return _declared.get(name)
 
 
 def effect(
@@ -127,7 +120,7 @@ def effect(
         if contract is not None:
             contract.check_operation_id()
         check_effect(spec)
-        _declared[spec.name] = spec
+        declare(spec)
         caller = _Caller(spec, key, plain(function))
         wrapped: Any = FunctionWrapper(function, caller.call)
         return cast("F", wrapped)
@@ -155,7 +148,7 @@ class _Caller:
             return self._outside(wrapped, args, kwargs)
         if isinstance(here, Request):
             return wrapped(*args, **kwargs)  # Part of the outer effect.
-        return _journaled()(here, self._bind(wrapped, instance, args, kwargs))
+        return here.call_effect(self._bind(wrapped, instance, args, kwargs))
 
     def _bind(self, wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> EffectCall:
         owner = self._binder.first
@@ -205,14 +198,6 @@ class _Caller:
             EffectLogWarning,
             stacklevel=users_level(),
         )
-
-
-@cache
-def _journaled() -> Callable[[Attempt, EffectCall], Any]:
-    """How calls inside an attempt are made: known once there is one, so that declaring effects stays light."""
-    from effectlog.call import make  # noqa: PLC0415 - see above
-
-    return make
 
 
 async def _outside_async(spec: EffectSpec, wrapped: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -28,8 +28,7 @@ from effectlog.store.protocol import Concurrent, threaded
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from effectlog.commands import Command, Outcome, Renew
-    from effectlog.entries import Chain
+    from effectlog.commands import Chain, Command, Outcome, Renew
     from effectlog.store.protocol import Store
 
 T = TypeVar("T")
@@ -219,6 +218,10 @@ class Engine:
             guarded.close()
             coroutine.close()
             raise
+
+    def health(self, timeout: float) -> dict[str, Any]:
+        """What the store says of itself; TimeoutError after ``timeout`` seconds. Blocks the calling thread."""
+        return self.call(self.store.health()).result(timeout)
 
     async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """As ``call``, awaited from any loop."""

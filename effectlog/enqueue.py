@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.arguments import argument_fingerprints, bound, differing_parameters, encoded
-from effectlog.attempt import Ending
 from effectlog.checks import fitting
 from effectlog.children import chain, check_child, check_no_transaction, inherit
 from effectlog.context import here_attempt
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
     from effectlog.administration import Administration
-    from effectlog.attempt import Attempt
+    from effectlog.context import RunningAttempt
     from effectlog.engine import Engine
     from effectlog.spec import TaskSpec
     from effectlog.tasks import CallOptions
@@ -85,7 +84,7 @@ class Enqueuer:
         spec: TaskSpec,
         arguments: dict[str, Any],
         options: CallOptions,
-        attempt: Attempt | None,
+        attempt: RunningAttempt | None,
         trace: str | None,
     ) -> NewRun:
         what = f"the arguments of task {spec.name} take"
@@ -109,10 +108,10 @@ class Enqueuer:
         self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], into: Target | None = None
     ) -> Run[Any]:
         spec = spec_of(task)
-        with telemetry.producing("enqueue", spec.name, self._engine, here_attempt()) as producer:
+        with telemetry.producing("enqueue", spec.name, self._engine.store.name, here_attempt()) as producer:
             command = self.command(task, args, kwargs, producer.trace)
             run = self.handle(spec, command, await (into or self).apply(command))
-            producer.made([run])
+            producer.made([run.id], created=run.created)
         return run
 
     async def apply(self, command: c.CreateRuns) -> c.Outcome:
@@ -143,13 +142,13 @@ class Enqueuer:
         keyed = with_keys(calls, idempotency_keys)
         spec = spec_of(task)
         runs: list[Run[Any]] = []
-        with telemetry.producing("enqueue", spec.name, self._engine, here_attempt()) as producer:
+        with telemetry.producing("enqueue", spec.name, self._engine.store.name, here_attempt()) as producer:
             while chunk := list(itertools.islice(keyed, CHUNK)):
                 commands = [
                     self.command(keyed_task(task, key), args, {}, producer.trace) for args, key in chunk
                 ]
                 runs += self._handles(spec, commands, await self._commit(*commands), runs)
-            producer.made(runs)
+            producer.made([run.id for run in runs], created=any(run.created for run in runs))
         return runs
 
     def _handles(
@@ -187,12 +186,12 @@ class Enqueuer:
         if attempt is not None:
             check_child(attempt, idempotency_key, f"emit({event!r})")
         target = into or self
-        with telemetry.producing("emit", event, self._engine, attempt) as producer:
+        with telemetry.producing("emit", event, self._engine.store.name, attempt) as producer:
             subscriptions = await target.read(self._engine.store.subscriptions(event))
             runs = self._event_runs(event, subscriptions, payload, correlation_id, producer.trace)
             command = self._emission(event, runs, payload, idempotency_key)
             made = self._emitted(command, await target.apply(command))
-            producer.made(made)
+            producer.made([run.id for run in made], created=any(run.created for run in made))
         return made
 
     def _event_runs(
@@ -237,7 +236,7 @@ class Enqueuer:
         subscription: c.Subscription,
         payload: Any,
         correlation_id: str | None,
-        attempt: Attempt | None,
+        attempt: RunningAttempt | None,
         trace: str | None,
     ) -> NewRun:
         arguments = {subscription.parameter: payload}
@@ -313,8 +312,7 @@ def _created(outcome: c.Outcome) -> c.Created:
         return outcome
     attempt = here_attempt()
     assert attempt is not None  # noqa: S101 - only a fenced command can be refused
-    attempt.end(Ending.LOST)
-    raise attempt.signal()
+    raise attempt.lose()
 
 
 def _conflict(command: c.CreateRuns, created: c.Created, names: list[str]) -> IdempotencyConflict:

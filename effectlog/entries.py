@@ -19,23 +19,13 @@ if TYPE_CHECKING:
     import concurrent.futures
     from collections.abc import Callable, Sequence
 
-    from effectlog.commands import Command, Outcome
+    from effectlog.commands import Chain, Command, Outcome
 
 PATIENCE = 2.0
 """Seconds for which anything is tried again while somebody else's transaction keeps its run."""
 
 LATE = 10.0
 """Seconds for which an outcome is tried on after its time: it is evidence then, and nothing else may ever settle the effect."""
-
-
-class Chain(Struct, eq=False):
-    """The writes of one attempt, which depend on each other in the order they were handed in.
-
-    While one waits to be tried again, those after it wait behind it; once an outcome could not be
-    recorded (``broken``: why not), none after it is.
-    """
-
-    broken: BaseException | None = None
 
 
 class Entry(Struct, eq=False, gc=False):

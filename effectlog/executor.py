@@ -8,17 +8,18 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from effectlog import call
 from effectlog import commands as c
-from effectlog.attempt import Attempt, Ending
+from effectlog.attempt import Attempt, Ending, trusted_until
 from effectlog.errors import EffectLogError
 from effectlog.execution import Execution
-from effectlog.lease import Owner, trusted_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from effectlog.codec import Codec
     from effectlog.engine import Engine
+    from effectlog.lease import Owner
     from effectlog.rows import StoredRun
     from effectlog.spec import TaskSpec
 
@@ -73,6 +74,7 @@ class Executor:
             max_value_bytes=self._max_value_bytes,
             lease=self.owner.lease,
             lease_until=trusted_until(sent, self.owner.lease),
+            call_effect=call.make,
         )
         execution = Execution(attempt)
         self.owner.add(attempt)

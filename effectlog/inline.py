@@ -65,11 +65,11 @@ class _Inline:
         self._spec = spec_of(task)
 
     async def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run[Any]:
-        with telemetry.producing("enqueue", self._spec.name, self._engine, None) as producer:
+        with telemetry.producing("enqueue", self._spec.name, self._engine.store.name, None) as producer:
             create = self._enqueuer.command(self._task, args, kwargs, producer.trace)
             (created,), claimed, sent = await self._claim(create.runs[0].id, create)
             run = self._enqueuer.handle(self._spec, create, created)
-            producer.made([run])
+            producer.made([run.id], created=run.created)
         while True:
             if claimed is not None:
                 await self._execute(claimed, sent)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from effectlog import commands as c
-from effectlog.attempt import Ending
+from effectlog.attempt import Ending, trusted_until
 from effectlog.checks import seconds
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.standstill import INTERVAL, Pulse
@@ -48,11 +48,6 @@ def checked_lease(lease: float, heartbeat: float | None) -> tuple[float, float]:
             f"({held / 2:g} s), so that one lost renewal does not lose the run"
         )
     return held, beat
-
-
-def trusted_until(sent: float, lease: float) -> float:
-    """The monotonic time at which the holder stops trusting a lease that was asked for at ``sent``."""
-    return sent + lease - min(0.1 * lease, 1.0)
 
 
 _owners: WeakSet[Owner] = WeakSet()

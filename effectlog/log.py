@@ -90,7 +90,7 @@ class EffectLog(StoredRuns):
         except BaseException:
             await self.close()
             raise
-        telemetry.watch(self._engine)
+        telemetry.watch(self._engine.store.name, self._engine.health)
         return self
 
     async def __aexit__(
@@ -112,7 +112,7 @@ class EffectLog(StoredRuns):
 
         A worker that is still at work gives its runs back first, and uses no attempt up.
         """
-        telemetry.unwatch(self._engine)
+        telemetry.unwatch(self._engine.store.name, self._engine.health)
         for worker in list(self._workers):
             await worker.abandon()
         if self._owner is not None:

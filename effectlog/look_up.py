@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from effectlog import commands as c
 from effectlog import doubt
-from effectlog.attempt import Ending
 from effectlog.checks import seconds
 from effectlog.codec import convert
 from effectlog.errors import ConfigurationError, DecodingError, EncodingError
@@ -20,7 +19,7 @@ from effectlog.notice import warn
 from effectlog.steps import Ask, AskDead, Commit, Sleep
 
 if TYPE_CHECKING:
-    from effectlog.call import Turn
+    from effectlog.call_state import CallState
     from effectlog.rows import EffectRow
     from effectlog.steps import Steps
 
@@ -39,30 +38,30 @@ class Proof(Struct, frozen=True):
     owner_dead: bool
 
 
-def look_up(turn: Turn, effect: EffectRow) -> Steps:
+def look_up(state: CallState, effect: EffectRow) -> Steps:
     """Ask once; settle the effect, wait before the next question, or hold."""
     # Before the question: a request may land while it is being answered.
-    proof = yield from _worth_of_a_miss(turn, effect)
+    proof = yield from _worth_of_a_miss(state, effect)
     asked_at = time.monotonic()
-    answer = yield from _ask(turn, effect)
-    turn.asked += 1
-    turn.attempt.observer.looked_up(effect, answer)
-    if turn.exists and isinstance(answer, NotApplied):
+    answer = yield from _ask(state, effect)
+    state.asked += 1
+    state.attempt.observer.looked_up(effect, answer)
+    if state.exists and isinstance(answer, NotApplied):
         answer = Unknown()  # The destination itself said that it exists, so its index is behind.
     match answer:
         case Applied(value):
-            yield from _settle_applied(turn, effect, value)
+            yield from _settle_applied(state, effect, value)
         case NotApplied(new_operation):
-            turn.unknown_since = None
-            yield from _settle_not_applied(turn, effect, proof, new_operation=new_operation)
+            state.unknown_since = None
+            yield from _settle_not_applied(state, effect, proof, new_operation=new_operation)
         case Unknown(retry_after):
-            turn.unknown_since = turn.unknown_since or asked_at
-            waited = time.monotonic() - turn.unknown_since
-            if waited >= turn.spec.lookup_budget:
-                why = f"; it failed with {turn.look_up_error}" if turn.look_up_error else ""
-                turn.hold(f"its look-up could not tell for {waited:.0f} s{why}")
-            pause = doubt.look_up_again(turn.asked, _pause(retry_after))
-            yield Sleep(turn.attempt, min(pause, max(0.05, turn.spec.lookup_budget - waited)))
+            state.unknown_since = state.unknown_since or asked_at
+            waited = time.monotonic() - state.unknown_since
+            if waited >= state.spec.lookup_budget:
+                why = f"; it failed with {state.look_up_error}" if state.look_up_error else ""
+                state.hold(f"its look-up could not tell for {waited:.0f} s{why}")
+            pause = doubt.look_up_again(state.asked, _pause(retry_after))
+            yield Sleep(state.attempt, min(pause, max(0.05, state.spec.lookup_budget - waited)))
 
 
 def _pause(retry_after: Any) -> float | None:
@@ -74,9 +73,9 @@ def _pause(retry_after: Any) -> float | None:
         return None
 
 
-def _worth_of_a_miss(turn: Turn, effect: EffectRow) -> Steps:
-    attempt = turn.attempt
-    destination = doubt.contract_of(effect, turn.spec)
+def _worth_of_a_miss(state: CallState, effect: EffectRow) -> Steps:
+    attempt = state.attempt
+    destination = doubt.contract_of(effect, state.spec)
     settle = destination.settle.total_seconds() if destination else DEFAULT_SETTLE
     left = attempt.settle_left(effect, settle, also_own=True)
     others = frozenset(
@@ -84,64 +83,64 @@ def _worth_of_a_miss(turn: Turn, effect: EffectRow) -> Steps:
     )
     if not others:
         return Proof(left, owner_dead=True)
-    if turn.dead_since is None and others == (yield AskDead(attempt, others)):
-        turn.dead_since = time.monotonic()
-    if turn.dead_since is None:
+    if state.dead_since is None and others == (yield AskDead(attempt, others)):
+        state.dead_since = time.monotonic()
+    if state.dead_since is None:
         return Proof(left, owner_dead=False)
     # A paused owner may have come back and sent right before it died.
-    return Proof(max(left, turn.dead_since + settle - time.monotonic()), owner_dead=True)
+    return Proof(max(left, state.dead_since + settle - time.monotonic()), owner_dead=True)
 
 
-def _ask(turn: Turn, effect: EffectRow) -> Steps:
-    assert turn.spec.look_up is not None  # noqa: S101 - its policy says so
-    assert turn.spec.question is not None  # noqa: S101 - as above
-    request, call = turn.request_scope(effect), turn.call
-    timeout = max(_SHORTEST_ANSWER, turn.spec.lookup_budget)
-    turn.look_up_error = ""
+def _ask(state: CallState, effect: EffectRow) -> Steps:
+    assert state.spec.look_up is not None  # noqa: S101 - its policy says so
+    assert state.spec.question is not None  # noqa: S101 - as above
+    request, call = state.request_scope(effect), state.call
+    timeout = max(_SHORTEST_ANSWER, state.spec.lookup_budget)
+    state.look_up_error = ""
     try:
-        args, kwargs = turn.spec.question.arguments(call.instance, call.args, call.kwargs)
-        answer = yield Ask(request, turn.spec.look_up, args, kwargs, timeout)
+        args, kwargs = state.spec.question.arguments(call.instance, call.args, call.kwargs)
+        answer = yield Ask(request, state.spec.look_up, args, kwargs, timeout)
     except Exception as error:
         problem = describe(error)
-        turn.look_up_error = f"{problem.type}: {problem.message}"
+        state.look_up_error = f"{problem.type}: {problem.message}"
         logger.warning(
             "effectlog: the look-up for effect %r of run %s failed, so it can't tell: %s",
             call.key,
-            turn.attempt.run_id,
-            turn.look_up_error,
-            extra=turn.extra,
+            state.attempt.run_id,
+            state.look_up_error,
+            extra=state.extra,
         )
         return Unknown()
     if not isinstance(answer, Applied | NotApplied | Unknown):
-        turn.attempt.warn(
-            f"look-up {turn.spec.name}",
-            f"the look-up of effect {turn.spec.name} returned {type(answer).__qualname__}; return Applied(value), "
+        state.attempt.warn(
+            f"look-up {state.spec.name}",
+            f"the look-up of effect {state.spec.name} returned {type(answer).__qualname__}; return Applied(value), "
             f"NotApplied() or Unknown(). It counts as Unknown",
         )
         return Unknown()
     return answer
 
 
-def _settle_applied(turn: Turn, effect: EffectRow, value: object) -> Steps:
+def _settle_applied(state: CallState, effect: EffectRow, value: object) -> Steps:
     try:
-        data, _ = turn.stored_form(convert(value, turn.spec.returns.value))
+        data, _ = state.stored_form(convert(value, state.spec.returns.value))
     except (EncodingError, DecodingError) as error:
-        turn.hold(f"its look-up found it, but the value can't be the result: {error}")
-    yield from _commit(turn, effect, applied=True, result=data)
+        state.hold(f"its look-up found it, but the value can't be the result: {error}")
+    yield from _commit(state, effect, applied=True, result=data)
 
 
-def _settle_not_applied(turn: Turn, effect: EffectRow, proof: Proof, *, new_operation: bool) -> Steps:
+def _settle_not_applied(state: CallState, effect: EffectRow, proof: Proof, *, new_operation: bool) -> Steps:
     if proof.left > 0:
         # The index may lag behind, or the first request may still be on its way.
-        yield Sleep(turn.attempt, min(proof.left, doubt.look_up_again(turn.asked)))
+        yield Sleep(state.attempt, min(proof.left, doubt.look_up_again(state.asked)))
     elif not proof.owner_dead:
-        turn.hold("its look-up found nothing, but an earlier owner may still be alive and sending")
+        state.hold("its look-up found nothing, but an earlier owner may still be alive and sending")
     else:
-        yield from _commit(turn, effect, applied=False, new_operation=new_operation)
+        yield from _commit(state, effect, applied=False, new_operation=new_operation)
 
 
 def _commit(
-    turn: Turn,
+    state: CallState,
     effect: EffectRow,
     *,
     applied: bool,
@@ -149,24 +148,23 @@ def _commit(
     new_operation: bool = False,
 ) -> Steps:
     outcome = yield Commit(
-        turn.attempt,
+        state.attempt,
         c.SettleEffect(
-            turn.attempt.run_id,
-            turn.call.key,
+            state.attempt.run_id,
+            state.call.key,
             applied,
             by="look-up",
             result=result,
-            evidence=f"look-up in attempt {turn.attempt.fence.attempt}",
+            evidence=f"look-up in attempt {state.attempt.fence.attempt}",
             new_operation=new_operation,
-            fence=turn.attempt.fence,
+            fence=state.attempt.fence,
             seen=effect.version,
         ),
     )
     if isinstance(outcome, c.EffectStored):
-        turn.attempt.learn(outcome.effect)
+        state.attempt.learn(outcome.effect)
     elif isinstance(outcome, c.Refused):
         # What the store holds counts, also where this attempt had foreseen something later.
-        turn.attempt.relearn(turn.call.key, outcome.effect)
+        state.attempt.relearn(state.call.key, outcome.effect)
     if isinstance(outcome, c.Refused) and outcome.reason is c.Refusal.NOT_OWNER:
-        turn.attempt.end(Ending.LOST)
-        raise turn.attempt.signal()
+        raise state.attempt.lose()

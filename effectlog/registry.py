@@ -1,4 +1,4 @@
-"""The tasks that this process declares, by every name under which a run of theirs may be stored."""
+"""The tasks and effects that this process declares, by every name under which something of theirs may be stored."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from effectlog.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from effectlog.spec import TaskSpec
+    from effectlog.spec import EffectSpec, TaskSpec
 
 _registry: dict[str, TaskSpec] = {}
+_effects: dict[str, EffectSpec] = {}
 
 
 def register(spec: TaskSpec) -> None:
@@ -27,3 +28,13 @@ def registered() -> dict[str, TaskSpec]:
     """The tasks known in this process, by stored name, aliases included."""
     found = {alias: spec for spec in _registry.values() for alias in spec.aliases}
     return {**found, **_registry}
+
+
+def declare(spec: EffectSpec) -> None:
+    """Make an effect known in this process."""
+    _effects[spec.name] = spec
+
+
+def declared_effect(name: str) -> EffectSpec | None:
+    """The effect of this stored name, if this process declares it."""
+    return _effects.get(name)

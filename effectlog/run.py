@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from effectlog.administration import Administration, not_found
 from effectlog.context import here_attempt
-from effectlog.errors import ConfigurationError, RunCancelled, RunFailed, RunHeld, RunNotFound
+from effectlog.errors import ConfigurationError, RunCancelled, RunFailed, RunHeld
 from effectlog.model import RunRecord, RunState
 
 if TYPE_CHECKING:
-    from effectlog.administration import Administration
     from effectlog.rows import StoredRun
     from effectlog.spec import Annotation
 
@@ -113,7 +113,3 @@ class Run(Generic[R_co]):
         ``force`` fences that owner out first.
         """
         await self._log.retry(self.id, force=force)
-
-
-def not_found(run_id: str) -> RunNotFound:
-    return RunNotFound(f"no run {run_id} is stored here; it may have been purged", run_id=run_id)

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from effectlog.context import Request, place
 from effectlog.errors import EffectConflict, EffectLogError
+from effectlog.in_flight import InFlight, running_loop
 from effectlog.notice import warn
 
 if TYPE_CHECKING:
@@ -138,45 +139,10 @@ class Join(Struct):
         await asyncio.shield(asyncio.wrap_future(self.other.over()))
 
 
-class InFlight:
-    """One effect call under way, for others of the same key to wait on."""
-
-    __slots__ = ("_done", "_lock", "_over", "_task", "loop")
-
-    def __init__(self, lock: threading.RLock, *, is_async: bool) -> None:
-        self.loop = running_loop() if is_async else None
-        self._task = asyncio.current_task(self.loop) if self.loop is not None else None
-        self._lock = lock
-        self._done = False
-        self._over: Future[None] | None = None
-
-    def over(self) -> Future[None]:
-        """A future that is done when the call is; made only where somebody waits."""
-        with self._lock:
-            if self._over is None:
-                self._over = Future()
-                if self._done:
-                    self._over.set_result(None)
-            return self._over
-
-    def cancel(self) -> None:
-        """Cancel the task that makes an async call; a sync one can't be."""
-        if self.loop is not None and self._task is not None:
-            with contextlib.suppress(RuntimeError):  # Its loop is closed.
-                self.loop.call_soon_threadsafe(self._task.cancel)
-
-    def finish(self) -> None:
-        """Say that the call is over."""
-        with self._lock:
-            self._done = True
-            over = self._over
-        if over is not None:
-            over.set_result(None)
-
-
 class Invoke(Struct, gc=False):
-    """Call the effect's function as one request; gives what it returns."""
+    """Call the effect's function as one request; returns what it returns."""
 
+    attempt: Attempt
     request: Request
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -212,20 +178,17 @@ class Invoke(Struct, gc=False):
 
     def _stood_still(self, seconds: float) -> bool:
         """Whether the process stood still for at least so long during the attempt, and too much was counted."""
-        attempt = self.request.attempt
-        if attempt is None:
-            return False
+        attempt = self.attempt
         if attempt.notice_standstill is not None:
             with contextlib.suppress(EffectLogError):
                 attempt.engine.call(attempt.notice_standstill()).result()
         return attempt.excused >= seconds
 
     async def _wait_in_time(self, timeout: float) -> Any:
-        assert self.request.attempt is not None  # noqa: S101 - outside of attempts effects are plain functions
         began = time.monotonic()
         loop = asyncio.get_running_loop()
         limit = asyncio.timeout(None)
-        timer = self.request.attempt.timer(timeout, lambda: limit.reschedule(loop.time()))
+        timer = self.attempt.timer(timeout, lambda: limit.reschedule(loop.time()))
         try:
             async with limit:
                 return await self.function(*self.args, **self.kwargs)
@@ -325,11 +288,3 @@ def _run_alone(awaitable: Any, request: Request, outcome: Future[Any]) -> None:
         outcome.set_result(asyncio.run(main()))
     except BaseException as error:
         outcome.set_exception(error)
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop running on this thread, if any."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

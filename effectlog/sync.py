@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from effectlog.errors import ConfigurationError, EffectLogError, StoreClosed
-from effectlog.steps import running_loop
+from effectlog.in_flight import running_loop
 from effectlog.store.borrowing import without_waiting
 
 if TYPE_CHECKING:

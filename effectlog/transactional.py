@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
-from effectlog.attempt import Ending
+from effectlog.call_state import awaitable_error
 from effectlog.errors import ConfigurationError, StoreError
 from effectlog.failure import describe
 from effectlog.model import EffectState
-from effectlog.request_error import after_error, awaitable_error
+from effectlog.request_error import after_error
 from effectlog.steps import Commit
 from effectlog.store.borrowing import is_stale
 from effectlog.store.protocol import OUTCOME_UNKNOWN, AwaitedTransactions, BlockingTransactions
 
 if TYPE_CHECKING:
-    from effectlog.call import Turn
+    from effectlog.call_state import CallState
     from effectlog.rows import EffectRow
     from effectlog.spec import EffectSpec
     from effectlog.steps import Invoke, Steps
@@ -53,11 +53,11 @@ def check_fits(spec: EffectSpec, store: Any) -> None:
 class InvokeWithin:
     """Call the function in a transaction and commit it together with its record; gives what a replay would give."""
 
-    turn: Turn
+    state: CallState
     invoke: Invoke
 
     def block(self) -> Any:
-        store: Any = self.turn.attempt.engine.store
+        store: Any = self.state.attempt.engine.store
         with store.transaction_sync() as opened:
             self.invoke.request.transaction = opened.connection
             try:
@@ -67,11 +67,11 @@ class InvokeWithin:
             command, result = self._completed(opened, value)
             effect = _stored(store.apply_within_sync(opened.connection, [command]))
             opened.commit()
-            self.turn.attempt.committed(command, effect)
+            self.state.attempt.committed(command, effect)
         return result
 
     async def wait(self) -> Any:
-        store: Any = self.turn.attempt.engine.store
+        store: Any = self.state.attempt.engine.store
         async with store.transaction() as opened:
             self.invoke.request.transaction = opened.connection
             try:
@@ -93,19 +93,19 @@ class InvokeWithin:
             except asyncio.CancelledError as error:
                 cancelled = error
         committing.result()
-        self.turn.attempt.committed(command, effect)
+        self.state.attempt.committed(command, effect)
         if cancelled is not None:
             raise cancelled
 
     def _completed(self, opened: Any, value: Any) -> tuple[c.FinishEffect, Any]:
-        turn = self.turn
+        state = self.state
         if inspect.isawaitable(value):
-            raise awaitable_error(turn.spec.name, value)
+            raise awaitable_error(state.spec.name, value)
         if not opened.is_open:
             raise EndedByItselfError("the function ended its transaction by itself")
-        data, result = turn.stored_form(value)
+        data, result = state.stored_form(value)
         completed = c.RequestOutcome.COMPLETED
-        return c.FinishEffect(turn.attempt.fence, turn.call.key, completed, result=data), result
+        return c.FinishEffect(state.attempt.fence, state.call.key, completed, result=data), result
 
 
 def _stored(outcomes: list[c.Outcome]) -> EffectRow:
@@ -115,33 +115,32 @@ def _stored(outcomes: list[c.Outcome]) -> EffectRow:
     return outcome.effect
 
 
-def after_rollback(turn: Turn, error: BaseException) -> Steps:
+def after_rollback(state: CallState, error: BaseException) -> Steps:
     """What follows from an exception: nothing is stored, unless a commit's answer was lost or the function committed."""
     if isinstance(error, OvertakenError):
-        turn.finish(c.RequestOutcome.NOT_APPLIED, error)
-        turn.attempt.end(Ending.LOST)
-        raise turn.attempt.signal() from None
+        state.finish(c.RequestOutcome.NOT_APPLIED, error)
+        raise state.attempt.lose() from None
     if isinstance(error, EndedByItselfError):
-        turn.finish(c.RequestOutcome.UNKNOWN, error)
-        turn.hold(
-            f"{turn.spec.name} ended the transaction of current_transaction() by itself, so its writes and its record "
+        state.finish(c.RequestOutcome.UNKNOWN, error)
+        state.hold(
+            f"{state.spec.name} ended the transaction of current_transaction() by itself, so its writes and its record "
             f"came apart; look whether they are there, and leave commit and rollback to effectlog"
         )
     if isinstance(error, StoreError):
-        turn.attempt.engine.note(error)  # The function writes to this store and to nothing else.
+        state.attempt.engine.note(error)  # The function writes to this store and to nothing else.
         if getattr(error, "reason", None) == OUTCOME_UNKNOWN:
-            return (yield from _ask_journal(turn, error))
-    return (yield from after_error(turn, error))
+            return (yield from _ask_journal(state, error))
+    return (yield from after_error(state, error))
 
 
-def _ask_journal(turn: Turn, error: BaseException) -> Steps:
+def _ask_journal(state: CallState, error: BaseException) -> Steps:
     """Tell the store that nothing was done: it believes that only if the commit has not landed."""
     nothing = c.RequestOutcome.NOT_APPLIED
-    command = c.FinishEffect(turn.attempt.fence, turn.call.key, nothing, error=describe(error))
-    outcome = yield Commit(turn.attempt, command)
+    command = c.FinishEffect(state.attempt.fence, state.call.key, nothing, error=describe(error))
+    outcome = yield Commit(state.attempt, command)
     if not isinstance(outcome, c.EffectStored):
         raise error
-    turn.attempt.learn(outcome.effect)
+    state.attempt.learn(outcome.effect)
     if outcome.effect.state is not EffectState.COMPLETED:
         raise error
     return False, None  # The journal has the result.

@@ -16,7 +16,7 @@ from effectlog.store.protocol import Concurrent, Joining
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from effectlog.attempt import Attempt
+    from effectlog.context import RunningAttempt
     from effectlog.engine import Engine
     from effectlog.enqueue import Enqueuer
     from effectlog.run import Run
@@ -83,7 +83,7 @@ class Within:
             return
         await self._commit(attempt, c.CreateRuns((), scope="", fence=attempt.fence))
 
-    async def _commit(self, attempt: Attempt, command: c.Command) -> None:
+    async def _commit(self, attempt: RunningAttempt, command: c.Command) -> None:
         await self._engine.commit(command, until=attempt.lease_until, chain=attempt.chain)
 
     async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -101,5 +101,5 @@ class BlockingWithin(Within):
     async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._engine.call(coroutine).result()
 
-    async def _commit(self, attempt: Attempt, command: c.Command) -> None:
+    async def _commit(self, attempt: RunningAttempt, command: c.Command) -> None:
         self._engine.commit_sync(command, until=attempt.lease_until, chain=attempt.chain)

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-    from effectlog.attempt import Attempt
     from effectlog.rows import AttemptRow, EffectRow
     from effectlog.spec import EffectCall
+    from effectlog.telemetry.silent import ObservedAttempt
 
 _FAILED = (AttemptOutcome.ERROR, AttemptOutcome.TIMED_OUT)
 _HANDED_ON = (AttemptOutcome.EXPIRED, AttemptOutcome.RELEASED)
@@ -47,7 +47,7 @@ class Recorder(Observer):
 
     __slots__ = ("_attempt", "_began", "_meters", "_outcome", "_requests", "_span", "trace")
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: ObservedAttempt) -> None:
         self._attempt = attempt
         self._began = time.monotonic()
         self._meters = meters()
@@ -85,13 +85,8 @@ class Recorder(Observer):
             self._span.add_event("expired", {"effectlog.attempt": earlier.number, "effectlog.reason": reason})
 
     def _keep_trace(self) -> None:
-        """Store the span's context with the attempt: if this process is killed, it is all that is left of the span."""
-        attempt = self._attempt
-        if self.trace is None or not self._span.is_recording():
-            return
-        attempt.run.attempts[-1].trace = self.trace
-        note = c.NoteTrace(attempt.fence, self.trace)
-        attempt.engine.post(note, until=attempt.lease_until, resolve=lambda *_: None)
+        if self.trace is not None and self._span.is_recording():
+            self._attempt.keep_trace(self.trace)
 
     def _count_claim(self) -> None:
         found, run = self._meters, self._attempt.run
@@ -129,7 +124,7 @@ class Recorder(Observer):
             return
         names = {"effect": effect.name, "destination": request.destination}
         self._meters.measure("request.duration", request.took, outcome=command.outcome.value, **names)
-        if command.outcome is c.RequestOutcome.COMPLETED and not self._lost:
+        if command.outcome is c.RequestOutcome.COMPLETED and not self._attempt.lost:
             self._meters.count("effects.completed", **names)
 
     @harmless(None)
@@ -194,17 +189,11 @@ class Recorder(Observer):
             took = time.monotonic() - self._began
             self._meters.measure("attempt.duration", took, task=self._attempt.task.name, outcome=outcome)
 
-    @property
-    def _lost(self) -> bool:
-        ending = self._attempt.ending
-        return ending is not None and ending.name == "LOST"
-
     def _unrecorded(self) -> str:
         """The end was not recorded here: ownership was lost, the worker left, or the store could not be reached."""
-        ending = self._attempt.ending
-        if ending is not None and ending.name == "RELEASED":
+        if self._attempt.released:
             return "released"
-        if not self._lost:
+        if not self._attempt.lost:
             spans.fail(self._span, "unrecorded", "the attempt's end could not be recorded")
             return "unrecorded"
         spans.fail(self._span, "effectlog.LeaseLost", self._attempt.reason)
@@ -216,7 +205,9 @@ class Recorder(Observer):
 class _Request:
     """One request: its span is current inside the ``with``, and ends when its outcome is on its way to the store."""
 
-    def __init__(self, attempt: Attempt, call: EffectCall, effect: EffectRow, *, traced: bool) -> None:
+    def __init__(
+        self, attempt: ObservedAttempt, call: EffectCall, effect: EffectRow, *, traced: bool
+    ) -> None:
         self._attempt = attempt
         self._call = call
         self.effect = effect

@@ -11,9 +11,9 @@ from effectlog.telemetry.settings import settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from effectlog.attempt import Attempt
     from effectlog.rows import EffectRow
     from effectlog.spec import EffectCall
+    from effectlog.telemetry.silent import ObservedAttempt
 
 Attributes: TypeAlias = "dict[str, str | int | bool]"
 
@@ -31,9 +31,9 @@ def message(operation: str, kind: str, destination: str, store: str) -> Attribut
     }
 
 
-def of_attempt(attempt: Attempt) -> Attributes:
+def of_attempt(attempt: ObservedAttempt) -> Attributes:
     run = attempt.run
-    found = message("attempt", "process", attempt.task.name, attempt.engine.store.name)
+    found = message("attempt", "process", attempt.task.name, attempt.store_name)
     found |= {
         "messaging.message.id": run.row.id,
         "messaging.client.id": attempt.view.worker,
@@ -50,7 +50,7 @@ def of_attempt(attempt: Attempt) -> Attributes:
     return found
 
 
-def of_request(attempt: Attempt, call: EffectCall, effect: EffectRow) -> Attributes:
+def of_request(attempt: ObservedAttempt, call: EffectCall, effect: EffectRow) -> Attributes:
     found = of_effect(effect) | {
         "code.function.name": _qualified(call.function),
         "effectlog.run.id": attempt.run_id,

@@ -40,8 +40,8 @@ def oldest_doubt(options: CallbackOptions) -> Iterable[Observation]:
 
 
 def _healths() -> Iterator[tuple[str, dict[str, Any]]]:
-    for engine in watched():
+    for store, health in watched():
         try:
-            yield engine.store.name, engine.call(engine.store.health()).result(PATIENCE)
+            yield store, health(PATIENCE)
         except (EffectLogError, TimeoutError):
             continue

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from effectlog import commands as c
-    from effectlog.attempt import Attempt
-    from effectlog.engine import Engine
+    from effectlog.context import RunningAttempt
     from effectlog.rows import EffectRow, RunRow, StoredRun
+    from effectlog.telemetry.silent import ObservedAttempt
 
 
 @harmless(SILENT)
-def observe(attempt: Attempt) -> Observer:
+def observe(attempt: ObservedAttempt) -> Observer:
     """Begin to watch an attempt, in the context of the task that executes it, which ends with the attempt."""
     if settings.tracer_provider() is None and settings.meter_provider() is None:
         return SILENT
@@ -31,19 +31,19 @@ def observe(attempt: Attempt) -> Observer:
     return Recorder(attempt)
 
 
-def producing(operation: str, name: str, engine: Engine, attempt: Attempt | None) -> Producer:
+def producing(operation: str, name: str, store: str, attempt: RunningAttempt | None) -> Producer:
     """Runs of a task, or for an event, are made inside; ``attempt`` is the one that makes them."""
     inherited = None if attempt is None else attempt.run.trace
-    return _producer(operation, name, engine, attempt) or Producer(inherited)
+    return _producer(operation, name, store, attempt) or Producer(inherited)
 
 
 @harmless(None)
-def _producer(operation: str, name: str, engine: Engine, attempt: Attempt | None) -> Producer | None:
+def _producer(operation: str, name: str, store: str, attempt: RunningAttempt | None) -> Producer | None:
     if settings.tracer_provider() is None and "opentelemetry.trace" not in sys.modules:
         return None
     from effectlog.telemetry.producers import producer  # noqa: PLC0415 - imports OpenTelemetry
 
-    return producer(operation, name, engine.store.name, attempt)
+    return producer(operation, name, store, attempt)
 
 
 def resolving(run: StoredRun, effect: EffectRow | None) -> AbstractContextManager[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opentelemetry import context as otel
 from opentelemetry import trace
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-    from effectlog.attempt import Attempt
+    from effectlog.context import RunningAttempt
     from effectlog.rows import EffectRow, StoredRun
-    from effectlog.run import Run
 
 
-def producer(operation: str, name: str, store: str, attempt: Attempt | None) -> Producer | None:
+def producer(operation: str, name: str, store: str, attempt: RunningAttempt | None) -> Producer | None:
     """A span for an enqueue or emit; without a tracer, one that carries on the caller's own context, if any."""
     if tracer_provider() is None:
         carried = carrier.pack(otel.get_current())
@@ -37,7 +36,7 @@ def producer(operation: str, name: str, store: str, attempt: Attempt | None) -> 
     if attempt is not None:
         found["effectlog.parent.run.id"] = attempt.run_id
     span = spans.tracer().start_span(f"{operation} {name}", kind=SpanKind.PRODUCER, attributes=found)
-    parent = None if attempt is None else attempt.observer.trace
+    parent = None if attempt is None else attempt.trace
     return _Producing(span, carrier.pack(trace.set_span_in_context(span), parent))
 
 
@@ -51,13 +50,13 @@ class _Producing(Producer):
         self._span = span
 
     @harmless(None)
-    def made(self, runs: Sequence[Run[Any]]) -> None:
-        if len(runs) == 1:
-            self._span.set_attribute("messaging.message.id", runs[0].id)
-            self._span.set_attribute("effectlog.run.id", runs[0].id)
+    def made(self, run_ids: Sequence[str], *, created: bool) -> None:
+        if len(run_ids) == 1:
+            self._span.set_attribute("messaging.message.id", run_ids[0])
+            self._span.set_attribute("effectlog.run.id", run_ids[0])
         else:
-            self._span.set_attribute("messaging.batch.message_count", len(runs))
-        self._span.set_attribute("effectlog.run.created", any(run.created for run in runs))
+            self._span.set_attribute("messaging.batch.message_count", len(run_ids))
+        self._span.set_attribute("effectlog.run.created", created)
 
     def __exit__(self, *exception: object) -> None:
         _, error, _ = exception

@@ -3,18 +3,49 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from effectlog import commands as c
-    from effectlog.rows import EffectRow
-    from effectlog.run import Run
-    from effectlog.spec import EffectCall
+    from effectlog.context import CurrentAttempt
+    from effectlog.rows import EffectRow, StoredRun
+    from effectlog.spec import EffectCall, TaskSpec
 
 NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
+
+
+class ObservedAttempt(Protocol):
+    """What telemetry reads of an attempt."""
+
+    run: StoredRun
+    task: TaskSpec
+    fence: c.Fence
+    view: CurrentAttempt
+    reason: str
+    """Why it takes nothing new any more."""
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def store_name(self) -> str: ...
+
+    @property
+    def lost(self) -> bool:
+        """Its lease is lost."""
+        ...
+
+    @property
+    def released(self) -> bool:
+        """The worker gives it back."""
+        ...
+
+    def keep_trace(self, trace: str) -> None:
+        """Store the span's context with the attempt."""
+        ...
 
 
 class Observer:
@@ -67,8 +98,8 @@ class Producer:
     def __exit__(self, *exception: object) -> None:
         pass
 
-    def made(self, runs: Sequence[Run[Any]]) -> None:
-        """These runs have the call now."""
+    def made(self, run_ids: Sequence[str], *, created: bool) -> None:
+        """These runs have the call now; ``created``: at least one of them is new."""
 
 
 SILENT = Observer()

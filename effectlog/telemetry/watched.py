@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+Health: TypeAlias = Callable[[float], dict[str, Any]]
+"""Returns what a store says of itself, waiting at most so many seconds for it."""
 
-    from effectlog.engine import Engine
-
-_open: list[Engine] = []
-
-
-def watch(engine: Engine) -> None:
-    """Offer this store's counts as gauges while it is open."""
-    _open.append(engine)
+_open: list[tuple[str, Health]] = []
 
 
-def unwatch(engine: Engine) -> None:
+def watch(store: str, health: Health) -> None:
+    """Offer the counts of the store of this name as gauges while it is open."""
+    _open.append((store, health))
+
+
+def unwatch(store: str, health: Health) -> None:
     """The store is closed."""
     with contextlib.suppress(ValueError):
-        _open.remove(engine)
+        _open.remove((store, health))
 
 
-def watched() -> Sequence[Engine]:
+def watched() -> Sequence[tuple[str, Health]]:
     """The open ones."""
     return tuple(_open)

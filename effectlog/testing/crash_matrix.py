@@ -19,11 +19,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from effectlog.effects import declared_effect
 from effectlog.errors import EffectLogError, EffectLogWarning
+from effectlog.in_flight import running_loop
 from effectlog.log import EffectLog
 from effectlog.model import EffectState, RunState
-from effectlog.steps import running_loop
+from effectlog.registry import declared_effect
 from effectlog.store.sqlite import SqliteStore
 from effectlog.tasks import spec_of
 from effectlog.testing.crash_calls import DESTINATION_DOWN, LOST_ANSWER, Calls, watched

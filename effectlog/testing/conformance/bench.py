@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog.model import AttemptOutcome, Policy, RunState
 from effectlog.rows import NewRun, RequestClock
-from effectlog.testing.conformance.guarantee import GuaranteeBroken, accepted, equal
+from effectlog.testing.conformance.expectations import GuaranteeBroken, accepted, equal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

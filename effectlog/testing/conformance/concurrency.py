@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.model import RunState
-from effectlog.testing.conformance.guarantee import Topic, accepted, equal, expect
+from effectlog.testing.conformance.expectations import accepted, equal, expect
+from effectlog.testing.conformance.guarantee import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

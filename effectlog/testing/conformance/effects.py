@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from effectlog import commands as c
 from effectlog.model import EffectState, ErrorInfo, Policy, RunState
 from effectlog.rows import RequestClock
-from effectlog.testing.conformance.guarantee import Topic, accepted, equal, expect, expect_refused
+from effectlog.testing.conformance.expectations import accepted, equal, expect, expect_refused
+from effectlog.testing.conformance.guarantee import Topic
 
 if TYPE_CHECKING:
     from effectlog.testing.conformance.bench import Bench

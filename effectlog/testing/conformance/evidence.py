@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog import commands as c
 from effectlog.model import AttemptOutcome, EffectState, Policy, RunState
-from effectlog.testing.conformance.guarantee import Topic, equal, expect, expect_refused
+from effectlog.testing.conformance.expectations import equal, expect, expect_refused
+from effectlog.testing.conformance.guarantee import Topic
 
 if TYPE_CHECKING:
     from effectlog.testing.conformance.bench import Bench

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from effectlog import commands as c
-from effectlog.testing.conformance.guarantee import Topic, accepted, equal, expect
+from effectlog.testing.conformance.expectations import accepted, equal, expect
+from effectlog.testing.conformance.guarantee import Topic
 
 if TYPE_CHECKING:
     from effectlog.testing.conformance.bench import Bench

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog.model import RunState
 from effectlog.store.protocol import Due, RunFilter
-from effectlog.testing.conformance.guarantee import Topic, accepted, equal, expect
+from effectlog.testing.conformance.expectations import accepted, equal, expect
+from effectlog.testing.conformance.guarantee import Topic
 
 if TYPE_CHECKING:
     from effectlog.testing.conformance.bench import Bench
