@@ -22,7 +22,8 @@ class Retry:
         max_attempts: the ``error`` or timeout that ends it; ``1`` means never again, so that an
             interrupted run fails instead of being taken over.
         max_crashes: the crash (lease lapsed, process died) that ends a run; crashes are counted apart.
-        delay: seconds before the first retry after an error. Crashes are retried at once.
+        delay: seconds before the first retry after an error, which takes place behind the runs that are due by
+            then, also with ``0``. Crashes are retried at once.
         backoff: each further delay is this many times the one before.
         max_delay: no delay is longer than this many seconds, jitter apart.
         jitter: each delay is lengthened by up to this share of itself, so that retries spread.

@@ -116,7 +116,7 @@ def end_attempt(pages: Pages, command: c.EndAttempt) -> c.Outcome:
         state = RunState.CANCELLED
     _close_attempt(pages, run, outcome, command.error)
     _count(run, outcome)
-    if command.delay > 0:
+    if command.delay > 0 or (state is RunState.PENDING and not _keeps_its_place(run, outcome)):
         run.due_at = pages.now + command.delay
     _move(pages, run, state, error=command.error, result=command.result)
     if state is RunState.FAILED and command.on_dead is not None:
@@ -198,6 +198,16 @@ def _count(run: RunRow, outcome: AttemptOutcome) -> None:
         run.errors += 1
     elif outcome is AttemptOutcome.EXPIRED:
         run.crashes += 1
+
+
+def _keeps_its_place(run: RunRow, outcome: AttemptOutcome) -> bool:
+    """Whether a run goes on before what waits. What failed goes behind it, or it could keep others from ever starting.
+
+    So does a suspect. One that has only lost its process may have an effect in doubt, which should not wait for
+    a whole queue.
+    """
+    crashed_before = run.crashes >= c.SUSPECT_CRASHES
+    return outcome is AttemptOutcome.RELEASED or (outcome is AttemptOutcome.EXPIRED and not crashed_before)
 
 
 def _move(

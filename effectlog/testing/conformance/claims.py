@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from effectlog import commands as c
-from effectlog.model import RunState
+from effectlog.model import AttemptOutcome, RunState
 from effectlog.testing.conformance.expectations import accepted, equal, expect, expect_refused
 from effectlog.testing.conformance.guarantee import Topic
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from effectlog.testing.conformance.bench import Bench
 
 topic = Topic("claims")
+
+_MOMENT = 0.01
+"""Seconds by which two due times must differ to be told apart on every clock."""
 
 
 async def _suspect(bench: Bench, task: str = "task") -> str:
@@ -34,6 +37,32 @@ async def _(bench: Bench) -> None:
 async def _(bench: Bench) -> None:
     wanted = [await bench.create("ab"[n % 2], due_at=float(n)) for n in range(6)]
     equal(await bench.claim("b", "a", limit=4), wanted[:4], "the claim")
+
+
+@topic.guarantee("what failed goes behind what waits, also where it is retried at once")
+async def _(bench: Bench) -> None:
+    for outcome in (AttemptOutcome.ERROR, AttemptOutcome.TIMED_OUT, AttemptOutcome.HELD):
+        fence = await bench.running()
+        waiting = await bench.create()
+        await bench.pass_time(_MOMENT)
+        await bench.end(fence, RunState.PENDING, outcome)
+        equal(await bench.claim(limit=1), [waiting], f"the claim after an attempt that ended {outcome}")
+        await bench.end(c.Fence(waiting, 1))
+        equal(await bench.claim(limit=1), [fence.run_id], "the claim after that")
+        await bench.end(c.Fence(fence.run_id, 2))
+
+
+@topic.guarantee("what was given back or lost its process goes on before what waits, until it is a suspect")
+async def _(bench: Bench) -> None:
+    run_id = await bench.create()
+    waiting = await bench.create()
+    await bench.pass_time(_MOMENT)
+    await bench.release(await bench.take(run_id))
+    equal(await bench.claim(limit=1), [run_id], "the claim after a release")
+    await bench.crash(c.Fence(run_id, 2))
+    equal(await bench.claim(limit=1), [run_id], "the claim after a crash")
+    await bench.crash(c.Fence(run_id, 3))
+    equal(await bench.claim(limit=1), [waiting], "the claim once it has crashed twice")
 
 
 @topic.guarantee("a run is not claimed before it is due")
