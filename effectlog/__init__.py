@@ -47,6 +47,7 @@ from effectlog.model import (
     NotApplied,
     RunRecord,
     RunState,
+    RunSummary,
     Unknown,
 )
 from effectlog.retry import Retry
@@ -98,6 +99,7 @@ __all__ = [
     "RunNotFound",
     "RunRecord",
     "RunState",
+    "RunSummary",
     "StoreClosed",
     "StoreError",
     "StoreRefused",

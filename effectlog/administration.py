@@ -22,11 +22,11 @@ from effectlog.upkeep import purge
 from effectlog.watch import StateWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from datetime import timedelta
 
     from effectlog.engine import Engine
-    from effectlog.rows import EffectRow, RunRow, StoredRun
+    from effectlog.rows import EffectRow, RunRow, StoredRun, StoredSummary
     from effectlog.store.protocol import RunFilter
 
 _PAGE = 500
@@ -52,16 +52,21 @@ class Administration:
         return run
 
     async def record(self, run_id: str) -> RunRecord:
-        return (await self.records([await self.stored(run_id)]))[0]
+        return await self.record_of(await self.stored(run_id))
 
-    async def find(self, query: RunFilter) -> list[RunRecord]:
-        return await self.records(await self.engine.read(self.engine.store.find(query)))
+    async def record_of(self, run: StoredRun) -> RunRecord:
+        gone = await self.gone([run.row])
+        return run_record(run, self.codec, owner_gone=run.row.id in gone)
 
-    async def records(self, runs: list[StoredRun]) -> list[RunRecord]:
-        gone: frozenset[str] = frozenset()
-        if any(run.row.state is RunState.RUNNING for run in runs):
-            gone = frozenset(row.id for row in await self.engine.read(self.lapsed()))
-        return [run_record(run, self.codec, owner_gone=run.row.id in gone) for run in runs]
+    async def find(self, query: RunFilter) -> list[StoredSummary]:
+        """Runs for a list; reads no values."""
+        return await self.engine.read(self.engine.store.find(query))
+
+    async def gone(self, runs: Iterable[RunRow]) -> frozenset[str]:
+        """Those running runs among these that nobody owns any more; asks nobody where none is running."""
+        if not any(run.state is RunState.RUNNING for run in runs):
+            return frozenset()
+        return frozenset(row.id for row in await self.engine.read(self.lapsed()))
 
     async def lapsed(self) -> list[RunRow]:
         """The running runs that nobody owns any more; on the engine's loop."""
@@ -123,7 +128,7 @@ class Administration:
         seen: set[str] = set()
         before = query.before
         while limit is None or len(seen) < limit:
-            runs = await self.engine.read(self.engine.store.find(replace(query, limit=_PAGE, before=before)))
+            runs = await self.find(replace(query, limit=_PAGE, before=before))
             new = [run.row.id for run in runs if run.row.id not in seen]
             new = new if limit is None else new[: limit - len(seen)]
             seen.update(new)

@@ -129,16 +129,12 @@ class EffectRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecord:
-    """Everything stored about one run, times in UTC."""
+class RunSummary:
+    """One run as lists return it, times in UTC: all of its record but the values and the history."""
 
     id: str
     task: str
     state: RunState
-    args: Mapping[str, Any]
-    attempts: tuple[AttemptRecord, ...]
-    effects: tuple[EffectRecord, ...]
-    result: Any
     error: ErrorInfo | None
     idempotency_key: str | None
     correlation_id: str | None
@@ -147,3 +143,13 @@ class RunRecord:
     due_at: datetime
     finished_at: datetime | None
     dead_letter: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord(RunSummary):
+    """Everything stored about one run, times in UTC."""
+
+    args: Mapping[str, Any]
+    attempts: tuple[AttemptRecord, ...]
+    effects: tuple[EffectRecord, ...]
+    result: Any

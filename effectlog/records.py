@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from effectlog.clock import utc
 from effectlog.errors import DecodingError
 from effectlog.ledger.evidence import executing_now
-from effectlog.model import AttemptRecord, EffectRecord, ErrorInfo, RunRecord, RunState
+from effectlog.model import AttemptRecord, EffectRecord, ErrorInfo, RunRecord, RunState, RunSummary
 
 if TYPE_CHECKING:
     from effectlog.codec import Codec
-    from effectlog.rows import AttemptRow, EffectRow, StoredRun
+    from effectlog.rows import AttemptRow, EffectRow, StoredRun, StoredSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,31 +24,43 @@ class Unreadable:
     stored: str
 
 
+def run_summary(run: StoredSummary) -> RunSummary:
+    """One run as lists return it."""
+    return RunSummary(**_head(run))
+
+
 def run_record(run: StoredRun, codec: Codec, *, owner_gone: bool) -> RunRecord:
     """One run as a record. ``owner_gone``: whoever executes it, by the row, is known not to any more."""
-    row = run.row
     args = _value(run.args, codec)
     return RunRecord(
-        id=row.id,
-        task=row.task,
-        state=row.state,
+        **_head(run),
         args=args if isinstance(args, dict) else {"unreadable": args},
         attempts=tuple(_attempt(attempt) for attempt in run.attempts),
         effects=tuple(_effect(run, effect, codec, owner_gone=owner_gone) for effect in run.effects),
         result=_value(run.result, codec),
-        error=row.error or _damage(run),
-        idempotency_key=run.idempotency_key,
-        correlation_id=run.correlation_id,
-        parent_id=run.parent_id,
-        created_at=utc(run.created_at),
-        due_at=utc(row.due_at),
-        finished_at=None if row.finished_at is None else utc(row.finished_at),
-        dead_letter=row.state is RunState.FAILED,
     )
 
 
-def _damage(run: StoredRun) -> ErrorInfo | None:
-    return None if run.damage is None else ErrorInfo("effectlog.Damaged", run.damage)
+def doubts(run: StoredSummary, *, owner_gone: bool) -> list[str]:
+    """The keys of its effects in doubt; ``owner_gone`` as in ``run_record``."""
+    return [effect.key for effect in run.unsettled if owner_gone or not executing_now(run.row, effect)]
+
+
+def _head(run: StoredRun | StoredSummary) -> dict[str, Any]:
+    row = run.row
+    return {
+        "id": row.id,
+        "task": row.task,
+        "state": row.state,
+        "error": row.error or (None if run.damage is None else ErrorInfo("effectlog.Damaged", run.damage)),
+        "idempotency_key": run.idempotency_key,
+        "correlation_id": run.correlation_id,
+        "parent_id": run.parent_id,
+        "created_at": utc(run.created_at),
+        "due_at": utc(row.due_at),
+        "finished_at": None if row.finished_at is None else utc(row.finished_at),
+        "dead_letter": row.state is RunState.FAILED,
+    }
 
 
 def _attempt(row: AttemptRow) -> AttemptRecord:

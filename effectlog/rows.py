@@ -135,6 +135,29 @@ class EffectRow(Struct, gc=False):
         return self.state is EffectState.COMPLETED or self.final
 
 
+class UnsettledEffect(Struct, gc=False):
+    """An effect without a known outcome, as a list needs it: its key, and the attempts that execute a request."""
+
+    run_id: str
+    key: str
+    executing: tuple[int, ...]
+
+
+class StoredSummary(Struct):
+    """One run as read for a list: the row, and of its history no more than counts. No values."""
+
+    row: RunRow
+    created_at: float
+    idempotency_key: str | None = None
+    correlation_id: str | None = None
+    parent_id: str | None = None
+    attempts: int = 0
+    requests: int = 0
+    unsettled: list[UnsettledEffect] = field(default_factory=list)
+    damage: str | None = None
+    """What of it can't be read, and is left out here."""
+
+
 class StoredRun(Struct):
     """One run as read for people and for execution: the row, its payloads, its history."""
 

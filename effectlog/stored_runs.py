@@ -9,13 +9,14 @@ from effectlog.checks import seconds, whole
 from effectlog.errors import ConfigurationError
 from effectlog.filters import chosen, chosen_in_bulk, known_state
 from effectlog.model import RunState
+from effectlog.records import run_summary
 from effectlog.registry import registered
 from effectlog.run import Run
 from effectlog.upkeep import ENDED
 
 if TYPE_CHECKING:
     from effectlog.administration import Administration
-    from effectlog.model import Applied, NotApplied, RunRecord
+    from effectlog.model import Applied, NotApplied, RunSummary
 
 
 class StoredRuns:
@@ -42,9 +43,14 @@ class StoredRuns:
         task: Any = None,
         limit: int = 100,
         before: str | None = None,
-    ) -> list[RunRecord]:
-        """Runs as records, newest first; ``before`` is the id of the run to go on from."""
-        return await self._admin.find(chosen(state, task, before, whole(limit, "list_runs(limit")))
+    ) -> list[RunSummary]:
+        """Runs, newest first, ``limit`` at most; ``before`` is the id of the run to go on from.
+
+        Reads no stored values: arguments, results and the history of one of them are in
+        ``(await log.get_run(summary.id)).record()``.
+        """
+        found = await self._admin.find(chosen(state, task, before, whole(limit, "list_runs(limit")))
+        return [run_summary(run) for run in found]
 
     async def cancel_runs(
         self,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from effectlog.log import EffectLog
-    from effectlog.model import Applied, NotApplied, RunRecord, RunState
+    from effectlog.model import Applied, NotApplied, RunRecord, RunState, RunSummary
     from effectlog.run import Run
     from effectlog.tasks import Task
     from effectlog.within import BlockingWithin
@@ -185,7 +185,7 @@ class SyncLog:
         """As ``EffectLog.get_run``."""
         return self._run(self._call(self._log.get_run(run_id), "log.get_run(...)"))
 
-    def list_runs(self, **filters: Any) -> list[RunRecord]:
+    def list_runs(self, **filters: Any) -> list[RunSummary]:
         """As ``EffectLog.list_runs``."""
         return self._call(self._log.list_runs(**filters), "log.list_runs(...)")
 

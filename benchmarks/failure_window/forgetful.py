@@ -7,7 +7,7 @@ and the first to finish wins. For experiments: the check at open refuses it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,8 +16,10 @@ from effectlog import commands as c
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from effectlog.rows import RunRow, StoredRun
+    from effectlog.rows import RunRow, StoredRun, StoredSummary
     from effectlog.store.protocol import RunFilter, Store
+
+R = TypeVar("R", "StoredRun", "StoredSummary")
 
 
 class ForgetfulStore:
@@ -71,7 +73,7 @@ class ForgetfulStore:
         stored = await self._inner.get(run_id)
         return None if stored is None else _without_owner(stored)
 
-    async def find(self, query: RunFilter) -> list[StoredRun]:
+    async def find(self, query: RunFilter) -> list[StoredSummary]:
         return [_without_owner(stored) for stored in await self._inner.find(query)]
 
     async def owners(self) -> dict[str, str]:
@@ -81,6 +83,6 @@ class ForgetfulStore:
         return []
 
 
-def _without_owner(stored: StoredRun) -> StoredRun:
+def _without_owner(stored: R) -> R:
     stored.row.owner, stored.row.lease_expires, stored.row.lease_clock = None, 0.0, ""
     return stored

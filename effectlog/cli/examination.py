@@ -39,7 +39,7 @@ async def examine(log: Administration) -> Health:
         pending=tuple(pending),
         workers=workers,
         stuck=tuple(run.id for run in await log.engine.read(log.lapsed())),
-        held=tuple(run.row.id for run in await log.engine.read(store.find(RunFilter(RunState.HELD)))),
+        held=tuple(run.row.id for run in await log.find(RunFilter(RunState.HELD))),
         oldest_doubt_at=None if doubt is None else utc(doubt),
     )
     found.problems.extend(problems(found, store.clock.wall()))
@@ -48,7 +48,7 @@ async def examine(log: Administration) -> Health:
 
 async def _executing(log: Administration, row: dict[str, Any]) -> bool:
     one = RunFilter(RunState.RUNNING, row["task"], limit=1)
-    return bool(await log.engine.read(log.engine.store.find(one)))
+    return bool(await log.find(one))
 
 
 def report(found: Health) -> str:

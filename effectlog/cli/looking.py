@@ -13,11 +13,13 @@ from effectlog.cli.jsonable import dumps
 from effectlog.cli.opening import open_log, run
 from effectlog.cli.options import filter_options, json_option, pasteable_store, store_option
 from effectlog.cli.text import Column, ago, span, table
+from effectlog.filters import chosen
 from effectlog.model import RunState
+from effectlog.records import doubts, run_summary
 
 if TYPE_CHECKING:
-    from effectlog.cli.health import WorkerFacts
-    from effectlog.model import RunRecord
+    from effectlog.model import RunSummary
+    from effectlog.rows import StoredSummary
 
 _SECOND = timedelta(seconds=1)
 
@@ -45,42 +47,43 @@ def runs(
 ) -> None:
     """List runs, newest first, with their attempts and the requests that their effects made."""
 
-    async def look() -> tuple[list[RunRecord], tuple[WorkerFacts, ...]]:
+    async def look() -> tuple[list[StoredSummary], frozenset[str], frozenset[str]]:
         async with open_log(store) as log:
-            found = await log.list_runs(state=state, task=task, limit=limit, before=before)
-            return found, await crew(log.administration)
+            admin = log.administration
+            found = await admin.find(chosen(state, task, before, limit))
+            return found, await admin.gone(listed.row for listed in found), known_tasks(await crew(admin))
 
-    found, workers = run(look())
+    found, gone, known = run(look())
     if as_json:
-        click.echo(dumps(found))
+        click.echo(dumps([run_summary(listed) for listed in found]))
         return
-    click.echo(
-        table(_COLUMNS, [_row(record, known_tasks(workers)) for record in found]) if found else "no runs"
-    )
+    rows = [_row(listed, known, owner_gone=listed.row.id in gone) for listed in found]
+    click.echo(table(_COLUMNS, rows) if rows else "no runs")
     if len(found) == limit:
-        click.echo(f"{limit} runs shown; for older ones: effectlog runs --before {found[-1].id}", err=True)
+        click.echo(
+            f"{limit} runs shown; for older ones: effectlog runs --before {found[-1].row.id}", err=True
+        )
 
 
-def _row(record: RunRecord, known: frozenset[str]) -> tuple[object, ...]:
-    requests = sum(effect.requests for effect in record.effects)
+def _row(listed: StoredSummary, known: frozenset[str], *, owner_gone: bool) -> tuple[object, ...]:
+    summary = run_summary(listed)
     return (
-        record.id,
-        record.state,
-        record.task,
-        span((datetime.now(UTC) - record.created_at) // _SECOND),
-        len(record.attempts),
-        requests,
-        _note(record, known),
+        summary.id,
+        summary.state,
+        summary.task,
+        span((datetime.now(UTC) - summary.created_at) // _SECOND),
+        listed.attempts,
+        listed.requests,
+        _note(summary, doubts(listed, owner_gone=owner_gone), known),
     )
 
 
-def _note(record: RunRecord, known: frozenset[str]) -> str:
-    doubts = [effect.key for effect in record.effects if effect.in_doubt]
-    if doubts:
-        return f"in doubt: {', '.join(doubts)}"
-    error = "" if record.error is None else f"{record.error.type}: {record.error.message}"
-    if record.state is RunState.PENDING:
-        when = f"due {ago(record.due_at)}" if record.task in known else "no worker knows it"
+def _note(summary: RunSummary, in_doubt: list[str], known: frozenset[str]) -> str:
+    if in_doubt:
+        return f"in doubt: {', '.join(in_doubt)}"
+    error = "" if summary.error is None else f"{summary.error.type}: {summary.error.message}"
+    if summary.state is RunState.PENDING:
+        when = f"due {ago(summary.due_at)}" if summary.task in known else "no worker knows it"
         return f"{when}, after {error}" if error else when
     return error
 
@@ -96,7 +99,7 @@ def show(ctx: click.Context, run_id: str, as_json: bool, store: str) -> None:
     async def look() -> str:
         async with open_log(store) as log:
             stored = await log.administration.stored(run_id)
-            (record,) = await log.administration.records([stored])
+            record = await log.administration.record_of(stored)
             if as_json:
                 return dumps(record)
             clock = log.administration.engine.store.clock

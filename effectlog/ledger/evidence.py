@@ -8,10 +8,10 @@ from effectlog.model import EffectState, RunState
 
 if TYPE_CHECKING:
     from effectlog.ledger.pages import Pages
-    from effectlog.rows import EffectRow, RunRow
+    from effectlog.rows import EffectRow, RunRow, UnsettledEffect
 
 
-def executing_now(run: RunRow, effect: EffectRow) -> bool:
+def executing_now(run: RunRow, effect: EffectRow | UnsettledEffect) -> bool:
     """The attempt that owns the run has a request of this effect under way."""
     return run.state is RunState.RUNNING and run.attempt in effect.executing
 

@@ -15,7 +15,7 @@ from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.ledger.pages import KeyRow
 from effectlog.model import AttemptOutcome, EffectState, ErrorInfo, Policy, RunState
-from effectlog.rows import AttemptRow, EffectRow, NewRun, RequestClock, RunRow
+from effectlog.rows import AttemptRow, EffectRow, NewRun, RequestClock, RunRow, UnsettledEffect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -158,6 +158,11 @@ def effect_from(row: Sequence[Any]) -> EffectRow:
     if not consistent:
         raise ValueError("its state, its counts and its outcome contradict each other")
     return effect
+
+
+@_reading("an effect")
+def unsettled_from(row: Sequence[Any]) -> UnsettledEffect:
+    return UnsettledEffect(row[0], row[1], _attempts(row[2]))
 
 
 def _effect_from(row: Sequence[Any]) -> EffectRow:

@@ -18,7 +18,7 @@ from effectlog.store import mapping, postgres_schema, postgres_within
 from effectlog.store.borrowing import refuse_awaited, without_waiting
 from effectlog.store.postgres_applier import Applier
 from effectlog.store.postgres_batch import LEASE_CLOCK
-from effectlog.store.postgres_claims import load_whole
+from effectlog.store.postgres_claims import load_summaries, load_whole
 from effectlog.store.postgres_clock import ServerClock
 from effectlog.store.postgres_commits import Commits, Work
 from effectlog.store.postgres_connections import SESSION_APPLICATION, Connection, Lane, Shield, apart, connect
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from effectlog import commands as c
     from effectlog.clock import Clock
-    from effectlog.rows import RunRow, StoredRun
+    from effectlog.rows import RunRow, StoredRun, StoredSummary
     from effectlog.store.rehearsal import Stage
 
 T = TypeVar("T")
@@ -296,26 +296,27 @@ class PostgresStore:
             lambda connection: connection.fetch(self._sql[statement], *args), one_statement=True
         )
 
-    async def _whole(self, connection: Connection, run_ids: Sequence[str]) -> list[StoredRun]:
+    def _fetching(self, connection: Connection) -> Callable[..., Awaitable[list[Any]]]:
         async def fetch(statement: str, *args: Any) -> list[Any]:
             return await connection.fetch(self._sql[statement], *args)
 
-        return await load_whole(fetch, run_ids)
+        return fetch
 
     async def get(self, run_id: str) -> StoredRun | None:
-        found = await self._read(lambda connection: self._whole(connection, [run_id]))
+        found = await self._read(lambda connection: load_whole(self._fetching(connection), [run_id]))
         return found[0] if found else None
 
-    async def find(self, query: RunFilter) -> list[StoredRun]:
+    async def find(self, query: RunFilter) -> list[StoredSummary]:
         statement, filters = "find_runs", list[str]()
         if query.task is not None:
             statement, filters = f"{statement}_of_task", [query.task]
         if query.state is not None:
             statement, filters = f"{statement}_in_state", [*filters, query.state.value]
 
-        async def use(connection: Connection) -> list[StoredRun]:
-            rows = await connection.fetch(self._sql[statement], query.before, query.limit, *filters)
-            return await self._whole(connection, [row[0] for row in rows])
+        async def use(connection: Connection) -> list[StoredSummary]:
+            fetch = self._fetching(connection)
+            rows = await fetch(statement, query.before, query.limit, *filters)
+            return await load_summaries(fetch, [row[0] for row in rows])
 
         return await self._read(use)
 

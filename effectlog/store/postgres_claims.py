@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog.ledger import runs as run_rules
 from effectlog.store.postgres_errors import is_unstorable
-from effectlog.store.whole_runs import claimed_runs, whole_runs
+from effectlog.store.whole_runs import SUMMARY_PARTS, WHOLE_PARTS, claimed_runs, summaries, whole_runs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from effectlog.rows import StoredRun
+    from effectlog.rows import StoredRun, StoredSummary
     from effectlog.store.postgres_batch import Batch
 
 
@@ -152,5 +152,14 @@ async def load_whole(fetch: Callable[..., Awaitable[list[Any]]], run_ids: Sequen
     if not run_ids:
         return []
     wanted = list(run_ids)
-    parts = ("load_runs", "load_payloads", "load_attempts", "load_journal")
-    return whole_runs(run_ids, *[map(tuple, await fetch(part, wanted)) for part in parts])
+    return whole_runs(run_ids, *[map(tuple, await fetch(part, wanted)) for part in WHOLE_PARTS])
+
+
+async def load_summaries(
+    fetch: Callable[..., Awaitable[list[Any]]], run_ids: Sequence[str]
+) -> list[StoredSummary]:
+    """Read runs for a list, in the order of the ids; unknown ids are left out."""
+    if not run_ids:
+        return []
+    wanted = list(run_ids)
+    return summaries(run_ids, *[map(tuple, await fetch(part, wanted)) for part in SUMMARY_PARTS])

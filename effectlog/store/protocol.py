@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from effectlog.clock import Clock
     from effectlog.commands import Command, Outcome, Renew, Subscription
     from effectlog.model import RunState
-    from effectlog.rows import RunRow, StoredRun
+    from effectlog.rows import RunRow, StoredRun, StoredSummary
 
 
 RUN_LOCKED = "run locked"
@@ -121,8 +121,8 @@ class Store(Protocol):
         """Read one run whole."""
         ...
 
-    async def find(self, query: RunFilter) -> list[StoredRun]:
-        """Read runs whole, newest first."""
+    async def find(self, query: RunFilter) -> list[StoredSummary]:
+        """List runs, newest first. Reads no stored value: a page of runs may hold gigabytes."""
         ...
 
     async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:

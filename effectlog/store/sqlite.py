@@ -31,7 +31,7 @@ from effectlog.store.borrowing import (
 from effectlog.store.flock import NoLiveness, liveness_beside
 from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
 from effectlog.store.rehearsal import StageOn
-from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs, perform
+from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs, load_summaries, perform
 from effectlog.store.sqlite_errors import no_connection, translated
 from effectlog.store.sqlite_fork import at_work
 from effectlog.store.sqlite_live import LiveRuns
@@ -41,11 +41,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from effectlog.commands import Command, Outcome, Subscription
-    from effectlog.rows import RunRow, StoredRun
+    from effectlog.rows import RunRow, StoredRun, StoredSummary
     from effectlog.store.protocol import Apply
     from effectlog.store.rehearsal import Stage
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 _MEMORY_INTERVAL = 1.0
 _inherited: list[object] = []
@@ -289,7 +290,7 @@ class SqliteStore:
         found = await self._read(_snapshot, load_runs, [run_id])
         return found[0] if found else None
 
-    async def find(self, query: RunFilter) -> list[StoredRun]:
+    async def find(self, query: RunFilter) -> list[StoredSummary]:
         return await self._read(_snapshot, _find, query)
 
     async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
@@ -360,8 +361,8 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 
 def _snapshot(
-    connection: sqlite3.Connection, read: Callable[[sqlite3.Connection, T], list[StoredRun]], what: T
-) -> list[StoredRun]:
+    connection: sqlite3.Connection, read: Callable[[sqlite3.Connection, T], list[R]], what: T
+) -> list[R]:
     """Read a run's rows as of one moment, and let go of that moment at once."""
     connection.execute("BEGIN")
     try:
@@ -370,7 +371,7 @@ def _snapshot(
         connection.execute("COMMIT")
 
 
-def _find(connection: sqlite3.Connection, query: RunFilter) -> list[StoredRun]:
+def _find(connection: sqlite3.Connection, query: RunFilter) -> list[StoredSummary]:
     state = query.state.value if query.state else None
     rows = connection.execute(SQL["find_runs"], (state, query.task, query.before, query.limit))
-    return load_runs(connection, [row[0] for row in rows.fetchall()])
+    return load_summaries(connection, [row[0] for row in rows.fetchall()])

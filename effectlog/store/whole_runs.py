@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog.errors import StoreError
-from effectlog.rows import StoredRun
-from effectlog.store.mapping import OUTCOMES, attempt_from, effect_from, run_from
+from effectlog.rows import StoredRun, StoredSummary
+from effectlog.store.mapping import OUTCOMES, attempt_from, effect_from, run_from, unsettled_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from effectlog.rows import AttemptRow, RunRow
 
 T = TypeVar("T")
+
+WHOLE_PARTS = ("load_runs", "load_payloads", "load_attempts", "load_journal")
+"""The statements whose rows make up whole runs, in the order that ``whole_runs`` takes them."""
+SUMMARY_PARTS = ("load_summaries", "list_unsettled")
+"""The same for ``summaries``."""
 
 
 def claimed_runs(
@@ -49,6 +54,31 @@ def whole_runs(
     return [found[run_id] for run_id in run_ids if run_id in found]
 
 
+def summaries(
+    run_ids: Iterable[str], rows: Iterable[Sequence[Any]], unsettled: Iterable[Sequence[Any]]
+) -> list[StoredSummary]:
+    """Runs as lists show them, in the order of the ids; what can't be read is left out and noted."""
+    found = {row[0]: _summary_from(row) for row in rows}
+    for row in unsettled:
+        if row[0] in found:
+            _keep(found[row[0]], found[row[0]].unsettled, unsettled_from, row)
+    return [found[run_id] for run_id in run_ids if run_id in found]
+
+
+def _summary_from(row: Sequence[Any]) -> StoredSummary:
+    created_at, idempotency_key, correlation_id, parent_id, attempts, requests = row[17:]
+    return StoredSummary(
+        run_from(row),
+        created_at,
+        idempotency_key,
+        correlation_id,
+        parent_id,
+        attempts,
+        requests,
+        damage=_damage_of(row),
+    )
+
+
 def _add_history(
     found: Mapping[str, StoredRun], attempts: Iterable[Sequence[Any]], effects: Iterable[Sequence[Any]]
 ) -> None:
@@ -60,7 +90,9 @@ def _add_history(
             _keep(found[row[0]], found[row[0]].effects, effect_from, row)
 
 
-def _keep(run: StoredRun, kept: list[T], read: Callable[[Sequence[Any]], T], row: Sequence[Any]) -> None:
+def _keep(
+    run: StoredRun | StoredSummary, kept: list[T], read: Callable[[Sequence[Any]], T], row: Sequence[Any]
+) -> None:
     try:
         kept.append(read(row))
     except StoreError as error:
@@ -69,11 +101,14 @@ def _keep(run: StoredRun, kept: list[T], read: Callable[[Sequence[Any]], T], row
 
 def _stored_from(row: Sequence[Any], payload: Sequence[Any]) -> StoredRun:
     stored = _stored_run(run_from(row), payload)
-    if row[5] is not None and row[5] not in OUTCOMES:
-        stored.damage = (
-            f"the row of run {row[0]} is damaged in the store: {row[5]!r} is no outcome of an attempt"
-        )
+    stored.damage = _damage_of(row)
     return stored
+
+
+def _damage_of(row: Sequence[Any]) -> str | None:
+    if row[5] is None or row[5] in OUTCOMES:
+        return None
+    return f"the row of run {row[0]} is damaged in the store: {row[5]!r} is no outcome of an attempt"
 
 
 def _stored_run(row: RunRow, payload: Sequence[Any]) -> StoredRun:

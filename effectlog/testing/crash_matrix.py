@@ -163,8 +163,8 @@ class _Rounds:
         return False
 
     async def _record(self, log: EffectLog) -> RunRecord:
-        (record,) = await log.list_runs()
-        return record
+        (summary,) = await log.list_runs()
+        return await (await log.get_run(summary.id)).record()
 
     async def _finish(self, path: Path) -> RunRecord:
         """The next owner: takes over and executes to the end."""

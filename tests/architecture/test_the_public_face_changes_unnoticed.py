@@ -49,6 +49,7 @@ DESIGN = [
     "RunNotFound",
     "RunRecord",
     "RunState",
+    "RunSummary",
     "StoreClosed",
     "StoreError",
     "StoreRefused",

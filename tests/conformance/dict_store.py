@@ -19,7 +19,7 @@ from effectlog.ledger import runs as run_rules
 from effectlog.ledger.execute import execute
 from effectlog.ledger.pages import KeyRow, Pages
 from effectlog.model import RunState
-from effectlog.rows import RunRow, StoredRun
+from effectlog.rows import RunRow, StoredRun, StoredSummary, UnsettledEffect
 from effectlog.store.flock import NoLiveness
 from effectlog.store.protocol import Due, RunFilter, WorkerRow
 
@@ -190,7 +190,7 @@ class DictStore:
     async def get(self, run_id: str) -> StoredRun | None:
         return copy.deepcopy(self._shared[0].runs.get(run_id))
 
-    async def find(self, query: RunFilter) -> list[StoredRun]:
+    async def find(self, query: RunFilter) -> list[StoredSummary]:
         ids = list(self._shared[0].runs)
         if query.before and query.before not in ids:
             nearest = max((run_id for run_id in ids if run_id < query.before), default=None)
@@ -200,7 +200,19 @@ class DictStore:
         wanted = [
             run for run in runs if query.state in (None, run.row.state) and query.task in (None, run.row.task)
         ]
-        return copy.deepcopy(wanted[: query.limit])
+        return copy.deepcopy([self.summary(run) for run in wanted[: query.limit]])
+
+    def summary(self, run: StoredRun) -> StoredSummary:
+        return StoredSummary(
+            run.row,
+            run.created_at,
+            run.idempotency_key,
+            run.correlation_id,
+            run.parent_id,
+            attempts=len(run.attempts),
+            requests=sum(effect.requests for effect in run.effects),
+            unsettled=[UnsettledEffect(e.run_id, e.key, e.executing) for e in run.effects if e.unsettled],
+        )
 
     async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
         return {

@@ -42,9 +42,9 @@ async def _put_to_use(checked: Checked) -> list[StoredRun]:
     return await _all_of(checked)
 
 
-async def _all_of(checked: Checked) -> list[StoredRun]:
+async def _all_of(checked: Checked) -> list[StoredRun | None]:
     store = await checked.open_store()
-    found = await store.find(RunFilter(limit=1000))
+    found = [await store.get(listed.row.id) for listed in await store.find(RunFilter(limit=1000))]
     assert await store.workers() == []
     await store.close()
     return found

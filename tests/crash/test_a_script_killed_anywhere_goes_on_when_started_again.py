@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from whole_records import whole_records
 
 from effectlog import EffectLog
 from effectlog.testing.destinations import CountingDestination
@@ -29,7 +30,7 @@ async def test_started_again_it_goes_on(
     line = await asyncio.to_thread(again.wait_for, "result")
     assert line == "result ['done:one', 'done:two', 'done:three']"
     async with EffectLog(store, check_store=False) as log:
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     assert [attempt.outcome for attempt in record.attempts] == ["expired", "succeeded"]
     assert (len(destination.requests()), len(destination.effects())) == (requests, 3)
 
@@ -43,7 +44,7 @@ async def test_a_third_start_gets_the_stored_result(
         await asyncio.to_thread(child.wait)
     assert len(destination.requests()) == 3
     async with EffectLog(store, check_store=False) as log:
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     assert len(record.attempts) == 1
 
 
@@ -59,6 +60,6 @@ async def test_a_second_start_waits_for_the_live_owner_and_takes_over_when_it_di
         await asyncio.to_thread(first.kill)
         for waiting in (second, third):
             await asyncio.to_thread(waiting.wait_for, "result ['done:one', 'done:two', 'done:three']")
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     assert [attempt.outcome for attempt in record.attempts] == ["expired", "succeeded"]
     assert (len(destination.requests()), len(destination.effects())) == (4, 3)

@@ -9,6 +9,7 @@ from typing import Any
 
 import crash_tasks
 import pytest
+from whole_records import whole_records
 
 from effectlog import EffectLog, RunHeld
 from effectlog.testing.destinations import CountingDestination
@@ -130,7 +131,7 @@ async def test_several_workers_of_one_process_share_the_work_and_never_a_run(
         runs = await log.enqueue_many(crash_tasks.gathers, [(2,)] * 30)
         async with log.worker(name="A", concurrency=3), log.worker(name="B", concurrency=3):
             await asyncio.gather(*(run.result(timeout=20) for run in runs))
-        records = await log.list_runs(limit=100)
+        records = await whole_records(log, limit=100)
     assert all(len(record.attempts) == 1 for record in records)
     assert {record.attempts[0].worker for record in records} == {"A", "B"}
     assert len(destination.requests()) == 60

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from failing_store import FailingStore, holds
+from whole_records import whole_records
 
 from effectlog import EffectLog, durable_task, effect
 
@@ -73,7 +74,7 @@ async def test_effects_in_sequence_cost_one_durable_commit_each(
         log_of_test.append(log)
         assert await log.run(task) == sum(range(COUNT))
         assert commits[1] - commits[0] == COUNT
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     assert [effect.state for effect in record.effects] == ["completed"] * COUNT
 
 

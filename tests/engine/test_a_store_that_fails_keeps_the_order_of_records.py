@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from failing_store import FailingStore, holds
+from whole_records import whole_records
 
 from effectlog import EffectLog, Retry, StoreError, durable_task, effect
 from effectlog.commands import Command, StartEffect
@@ -92,7 +93,7 @@ async def test_a_completed_record_is_tried_again_while_the_lease_lives(
     async with EffectLog(store, check_store=False) as log:
         store.fail = failing("FinishEffect:completed", 3, transient=transient)
         assert await log.run(task, "a", "b") == "AB"
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     assert store.refused == 3
     assert calls == ["a", "b"]
     assert [effect.state for effect in record.effects] == ["completed", "completed"]

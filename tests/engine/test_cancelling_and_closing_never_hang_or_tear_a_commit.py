@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from failing_store import FailingStore
+from whole_records import whole_records
 
 from effectlog import EffectLog, StoreClosed, durable_task, effect
 from effectlog.engine import Engine
@@ -48,7 +49,7 @@ async def test_cancelled_calls_never_keep_others_from_writing(tmp_path: Path) ->
             with contextlib.suppress(asyncio.CancelledError):
                 await call
         await log.enqueue(note, "last")
-        for record in await log.list_runs(limit=1000):
+        for record in await whole_records(log, limit=1000):
             assert record.args["text"] in ("x" * 10_000, "last")
     other.close()
 
@@ -160,7 +161,7 @@ async def test_large_records_are_whole_or_absent_however_often_their_writer_is_c
             with contextlib.suppress(asyncio.CancelledError):
                 await call
         assert await log.run(task, 6) == 6 * 900_000
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     for effect_record in record.effects:
         assert effect_record.result == effect_record.key[-1] * 900_000
         assert effect_record.state == "completed"

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from whole_records import whole_records, whole_records_sync
 
 from effectlog import EffectLog, StoreClosed, durable_task
 
@@ -65,7 +66,7 @@ async def test_a_forked_child_is_refused_at_once_and_may_open_its_own(tmp_path: 
         assert await asyncio.to_thread(in_child, refused) == 0
         assert await asyncio.to_thread(in_child, opens_its_own) == 0
         await log.enqueue(note, "after")
-        texts = [record.args["text"] for record in await log.list_runs()]
+        texts = [record.args["text"] for record in await whole_records(log)]
     assert sorted(texts) == ["after", "child", "parent"]
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -91,7 +92,7 @@ def test_the_blocking_log_of_a_parent_is_refused_in_its_child(tmp_path: Path) ->
         assert in_child(refused) == 0
         assert in_child(opens_its_own) == 0
         assert run.result(10) == "parent"
-        assert sorted(record.args["text"] for record in log.sync.list_runs()) == ["child", "parent"]
+        assert sorted(record.args["text"] for record in whole_records_sync(log)) == ["child", "parent"]
 
 
 def test_forks_while_the_engine_writes_never_hang(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from whole_records import whole_records_sync
 
 from effectlog import EffectLog, durable_task
 
@@ -47,7 +48,7 @@ def _fresh() -> None:
 
 def ended(path: Path) -> list[tuple[str, list[str | None]]]:
     with EffectLog(path) as log:
-        return [(record.state, [a.outcome for a in record.attempts]) for record in log.sync.list_runs()]
+        return [(record.state, [a.outcome for a in record.attempts]) for record in whole_records_sync(log)]
 
 
 async def test_a_log_closed_under_its_worker_gives_the_runs_back(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import fault_app
 import pytest
 from fault_processes import Crew, judge, left, whole, write_locked
+from whole_records import whole_records
 
 from effectlog import EffectLog
 
@@ -59,7 +60,7 @@ async def test_peers_go_on_and_whoever_wakes_up_adds_nothing(
             while await left(log):
                 await asyncio.sleep(0.05)
         crew.stop_all()
-        records = await log.list_runs(limit=made)
+        records = await whole_records(log, limit=made)
     assert len(records) == made
     extra = judge(records, destination)
     print(f"{stops} stops, {len(extra)} requests beyond the first")

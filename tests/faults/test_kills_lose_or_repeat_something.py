@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import fault_app
 import pytest
 from fault_processes import Crew, judge, left, requests_made, whole
+from whole_records import whole_records
 
 from effectlog import EffectLog
 
@@ -39,7 +40,7 @@ async def test_every_run_is_done_and_every_second_request_is_a_kills(
                 crew.kill(chance.choice(crew.alive))
                 crew.start("work", lease=5.0, concurrency=4)
         crew.stop_all()
-        records = await log.list_runs(limit=runs)
+        records = await whole_records(log, limit=runs)
     inside = judge(records, destination)
     print(f"{len(crew.killed)} kills, {len(inside)} requests hit; {len(destination.requests())} requests")
     assert inside, "no kill hit a request, so nothing was tried"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import poison, quick, slow
+from whole_records import whole_records
 
 from effectlog import (
     AttemptOutcome,
@@ -50,7 +51,7 @@ async def instant(n: int) -> int:
 
 async def _running(log: EffectLog, effects: int = 1) -> None:
     while True:
-        records = await log.list_runs(state="running")
+        records = await whole_records(log, state="running")
         if records and len(records[0].effects) >= effects:
             return
         await asyncio.sleep(0.005)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import poison, slow
+from whole_records import whole_records
 
 from effectlog import AttemptOutcome, EffectLog, RunFailed, RunState
 
@@ -37,7 +38,7 @@ async def test_one_poisonous_run_among_ninety_nine_is_the_only_dead_letter(
     deaths = await _supervise(field, log, 100)
     assert deaths == 3
     assert await asyncio.gather(*(run.result(10) for run in before + after)) == [str(n) for n in range(99)]
-    (dead,) = await log.list_runs(state="failed")
+    (dead,) = await whole_records(log, state="failed")
     assert dead.id == bad.id
     assert [attempt.outcome for attempt in dead.attempts] == [AttemptOutcome.EXPIRED] * 3
     assert dead.error is not None

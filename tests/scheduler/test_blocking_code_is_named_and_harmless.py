@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import blocking
+from whole_records import whole_records
 
 from effectlog import EffectLog, EffectLogWarning, durable_task, effect
 
@@ -154,7 +155,7 @@ async def test_many_blocking_threads_of_the_default_pool_do_not_stop_the_heartbe
         async with peer.worker():
             assert await run.result(20) == 1
     async with EffectLog(field.db) as log:
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     assert len(record.attempts) == 1
 
 
@@ -171,7 +172,7 @@ async def test_two_hundred_runs_on_a_short_lease_are_all_kept(field: Field) -> N
             runs = await log.enqueue_many(one_of_many, [(n,) for n in range(200)])
             async with peer.worker():
                 assert await asyncio.gather(*(run.result(30) for run in runs)) == list(range(200))
-        records = await log.list_runs(limit=200)
+        records = await whole_records(log, limit=200)
     assert [len(record.attempts) for record in records] == [1] * 200
 
 

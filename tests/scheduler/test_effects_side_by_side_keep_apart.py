@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import note
+from whole_records import whole_records
 
 from effectlog import EffectLog, EffectState, Retry, durable_task, effect, operation_id
 
@@ -48,7 +49,7 @@ async def _rounds(field: Field, log: EffectLog, rounds: int) -> None:
     # One operation id an effect, in whatever attempt it was requested.
     sent = [what.split(" ") for what in field.whats()]
     assert len({name for name, _ in sent}) == len({(name, id_) for name, id_ in sent}) == 4 * rounds
-    records = await log.list_runs(limit=rounds)
+    records = await whole_records(log, limit=rounds)
     for effect_record in (one for record in records for one in record.effects):
         name = effect_record.key.removeprefix("work:")
         assert effect_record.state is EffectState.COMPLETED

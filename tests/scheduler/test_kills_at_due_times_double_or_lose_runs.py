@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from scheduler_app import slow
+from whole_records import whole_records
 
 if TYPE_CHECKING:
     from scheduler_processes import Field
@@ -36,7 +37,7 @@ async def test_two_hundred_delayed_runs_happen_once_though_workers_die_as_they_b
     assert await asyncio.gather(*(run.result(45) for run in runs)) == list(due)
     monotonic = time.time() - time.monotonic()
     assert all(request.at + monotonic >= due[request.what].timestamp() - 0.01 for request in field.requests())
-    requests, records = Counter(field.whats()), await log.list_runs(limit=2 * RUNS)
+    requests, records = Counter(field.whats()), await whole_records(log, limit=2 * RUNS)
     assert len(records) == RUNS
     for record in records:
         (effect,) = record.effects

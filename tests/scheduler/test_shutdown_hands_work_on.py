@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scheduler_app import blocking, slow, threaded, two
 from scheduler_processes import completed
+from whole_records import whole_records, whole_records_sync
 
 from effectlog import (
     AttemptOutcome,
@@ -253,7 +254,7 @@ async def test_an_inline_run_that_is_cancelled_at_any_moment_is_given_back(
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
-    for record in await log.list_runs():
+    for record in await whole_records(log):
         assert record.state is RunState.PENDING, "nobody executes it, and nobody else may"
         assert [attempt.outcome for attempt in record.attempts] in ([], [AttemptOutcome.RELEASED])
 
@@ -267,7 +268,7 @@ async def test_an_inline_run_is_resumed_by_the_next_call_with_its_key(field: Fie
     with pytest.raises(asyncio.CancelledError):
         await calling
     assert await log.run(task, "a", 1.0) == "a"
-    (record,) = await log.list_runs()
+    (record,) = await whole_records(log)
     assert [attempt.outcome for attempt in record.attempts] == [
         AttemptOutcome.RELEASED,
         AttemptOutcome.SUCCEEDED,
@@ -289,7 +290,7 @@ def test_ctrl_c_during_an_inline_run_without_a_loop_gives_it_back(field: Field) 
         with pytest.raises(KeyboardInterrupt):
             log.sync.run(naps, 30.0)
         interrupting.join()
-        (record,) = log.sync.list_runs()
+        (record,) = whole_records_sync(log)
     assert record.state is RunState.PENDING
     assert [attempt.outcome for attempt in record.attempts] == [AttemptOutcome.RELEASED]
 

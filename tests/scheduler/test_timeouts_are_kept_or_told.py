@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from whole_records import whole_records
 
 from effectlog import (
     AttemptOutcome,
@@ -170,7 +171,7 @@ async def test_a_lease_that_cannot_be_renewed_starts_no_effect_that_may_outlast_
     async with EffectLog(field.db, lease=0.9) as log, log.worker() as worker:
         await log.enqueue(cannot_renew)
         while True:
-            records = await log.list_runs()
+            records = await whole_records(log)
             if records[0].attempts and records[0].attempts[0].outcome is not None:
                 break
             await asyncio.sleep(0.02)

@@ -46,7 +46,7 @@ async def test_a_damaged_row_is_named_and_others_stay_readable(tmp_path: Path, d
     assert bad is not None
     assert bad.damage is not None
     assert "of run bad is damaged" in bad.damage
-    assert [run.damage is None for run in await store.find(RunFilter())] == [False, True]
+    assert [run.row.id for run in await store.find(RunFilter())] == ["bad", "good"]
     good = await store.get("good")
     assert good is not None
     assert len(good.effects) == 1

@@ -36,7 +36,7 @@ class Generous(SqliteStore):
 
     async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
         outcomes = await super().apply(commands)
-        runs = await self.find(RunFilter())
+        runs = [await self.get(listed.row.id) for listed in await self.find(RunFilter())]
         return [c.Claimed(tuple(runs), 0.0) if isinstance(o, c.Claimed) else o for o in outcomes]
 
 

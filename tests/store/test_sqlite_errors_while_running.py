@@ -96,7 +96,8 @@ async def test_a_cancelled_caller_leaves_no_transaction_open(store: SqliteStore,
     with closing(sqlite3.connect(tmp_path / "effectlog.db", timeout=10, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         other.execute("ROLLBACK")
-    assert {len(run.args) for run in await store.find(RunFilter())} <= {2, 50_000}
+    runs = [await store.get(listed.row.id) for listed in await store.find(RunFilter())]
+    assert {len(run.args) for run in runs if run is not None} <= {2, 50_000}
 
 
 async def test_a_run_is_read_as_of_one_moment(store: SqliteStore, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import killed_process
 import pytest
 from forked import outcome
 from orders import orders, ship
+from whole_records import whole_records
 
 from effectlog import EffectLog, EffectState
 
@@ -19,12 +20,12 @@ async def test_an_effect_is_both_or_neither(store_url: str, point: str) -> None:
     assert outcome(killed_process.main, "effect", store_url, point) == KILLED
     landed = point == "after commit"
     async with EffectLog(store_url, check_store=False) as log:
-        ((before,),) = [record.effects for record in await log.list_runs()]
+        ((before,),) = [record.effects for record in await whole_records(log)]
     assert before.state is (EffectState.COMPLETED if landed else EffectState.STARTED)
     assert await orders(store_url) == (["a"] if landed else [])
     assert outcome(killed_process.main, "effect", store_url, "nowhere") == (0, "A")
     async with EffectLog(store_url, check_store=False) as log:
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     assert await orders(store_url) == ["a"]
     assert (record.effects[0].state, record.effects[0].in_doubt) == (EffectState.COMPLETED, False)
     assert record.effects[0].requests == (1 if landed else 2)

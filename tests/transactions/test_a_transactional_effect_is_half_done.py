@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 from orders import aorder, is_postgres, order, orders, set_hook, ship, task_for, write
+from whole_records import whole_records
 
 from effectlog import (
     ConfigurationError,
@@ -55,7 +56,7 @@ async def test_the_writes_and_the_record_are_there(store_url: str) -> None:
     async with EffectLog(store_url) as log:
         task = task_for(store_url).with_options(idempotency_key="k")
         assert [await log.run(task, "a"), await log.run(task, "a")] == ["A", "A"]
-        ((effect_record,),) = [record.effects for record in await log.list_runs()]
+        ((effect_record,),) = [record.effects for record in await whole_records(log)]
     assert await orders(store_url) == ["a"]
     assert (effect_record.state, effect_record.requests) == (EffectState.COMPLETED, 1)
 
@@ -64,7 +65,7 @@ async def test_an_exception_takes_the_writes_back_and_leaves_no_doubt(store_url:
     set_hook(store_url, once(breaks))
     async with EffectLog(store_url) as log:
         assert await log.run(task_for(store_url), "a") == "A"
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     assert await orders(store_url) == ["a"]
     assert [attempt.outcome for attempt in record.attempts] == ["error", "succeeded"]
     assert record.effects[0].requests == 2
@@ -72,7 +73,7 @@ async def test_an_exception_takes_the_writes_back_and_leaves_no_doubt(store_url:
     async with EffectLog(store_url) as log:
         with pytest.raises(RunFailed, match="after the write"):
             await log.run(task_for(store_url), "b")
-        (record, _) = await log.list_runs()
+        (record, _) = await whole_records(log)
     assert await orders(store_url) == ["a"]
     assert (record.effects[0].state, record.effects[0].in_doubt) == (EffectState.FAILED, False)
 
@@ -174,7 +175,7 @@ async def test_a_commit_whose_answer_is_lost_is_found_out(
     monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.05)
     async with EffectLog(store_url) as log:
         assert await log.run(task_for(store_url), "a") == "A"
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     assert await orders(store_url) == ["a"]
     assert record.effects[0].requests == (1 if landed else 2)
     assert not [attempt for attempt in record.attempts if attempt.outcome == "error"]
@@ -273,7 +274,7 @@ async def test_what_does_not_fit_is_refused_before_anything_is_recorded(
         async with EffectLog(url) as log:
             with pytest.raises(RunFailed, match=given):
                 await log.run(task, "a")
-            (record,) = await log.list_runs()
+            (record,) = await whole_records(log)
             assert record.effects == ()
     async with EffectLog(":memory:") as log:
         with pytest.raises(RunFailed, match="no second connection"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from whole_records import whole_records
 
 from effectlog import ConfigurationError, EffectLog, RunFailed, durable_task, effect
 from effectlog.keys import check_name
@@ -69,7 +70,7 @@ async def test_an_effects_key_is_refused_before_anything_is_recorded(tmp_path: P
     async with EffectLog(tmp_path / "runs.db") as log:
         with pytest.raises(RunFailed, match="a NUL or a lone surrogate, which no database stores"):
             await log.run(in_an_effect)
-        (record,) = await log.list_runs()
+        (record,) = await whole_records(log)
     assert record.effects == ()
 
 

@@ -328,6 +328,19 @@ WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
   AND task = $3 AND state = $4
 ORDER BY seq DESC LIMIT $2;
 
+-- name: load_summaries
+-- Values that are big stand outside their rows and are not read.
+SELECT r.id, r.task, r.state, r.due_at, r.attempt, r.attempt_outcome, r.owner, r.lease_expires, r.lease_clock,
+       r.releasing, r.errors, r.crashes, r.cancel_requested, r.finished_at, r.error_type, r.error_message,
+       r.error_traceback, r.created_at, r.idempotency_key, r.correlation_id, r.parent_id,
+       (SELECT count(*) FROM effectlog.attempts AS a WHERE a.run_id = r.id),
+       (SELECT coalesce(sum(e.requests), 0)::bigint FROM effectlog.effects AS e WHERE e.run_id = r.id)
+FROM effectlog.runs AS r WHERE r.id = ANY($1::text[]);
+
+-- name: list_unsettled
+SELECT run_id, effect_key, executing FROM effectlog.effects
+WHERE state = 'started' AND run_id = ANY($1::text[]) ORDER BY run_id, started_at, effect_key COLLATE "C";
+
 -- name: read_states
 SELECT id, state FROM effectlog.runs WHERE id = ANY($1::text[]);
 

@@ -164,6 +164,19 @@ WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR task = ?2)
       (SELECT seq + 1 FROM effectlog_runs WHERE id < ?3 ORDER BY id DESC LIMIT 1)))
 ORDER BY seq DESC LIMIT ?4;
 
+-- name: load_summaries
+-- Values stand last in their rows and are not read, however big they are.
+SELECT r.id, r.task, r.state, r.due_at, r.attempt, r.attempt_outcome, r.owner, r.lease_expires, r.lease_clock,
+       r.releasing, r.errors, r.crashes, r.cancel_requested, r.finished_at, r.error_type, r.error_message,
+       r.error_traceback, r.created_at, r.idempotency_key, r.correlation_id, r.parent_id,
+       (SELECT count(*) FROM effectlog_attempts AS a WHERE a.run_id = r.id),
+       (SELECT coalesce(sum(e.requests), 0) FROM effectlog_effects AS e WHERE e.run_id = r.id)
+FROM effectlog_runs AS r WHERE r.id IN (SELECT value FROM json_each(?));
+
+-- name: list_unsettled
+SELECT run_id, effect_key, executing FROM effectlog_effects
+WHERE state = 'started' AND run_id IN (SELECT value FROM json_each(?)) ORDER BY run_id, started_at, effect_key;
+
 -- name: read_states
 SELECT id, state FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
 
