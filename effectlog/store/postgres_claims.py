@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog.ledger import runs as run_rules
 from effectlog.store.postgres_errors import is_unstorable
-from effectlog.store.whole_runs import SUMMARY_PARTS, WHOLE_PARTS, claimed_runs, summaries, whole_runs
+from effectlog.store.whole_runs import claimed_runs, summaries, whole_runs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -152,7 +152,8 @@ async def load_whole(fetch: Callable[..., Awaitable[list[Any]]], run_ids: Sequen
     if not run_ids:
         return []
     wanted = list(run_ids)
-    return whole_runs(run_ids, *[map(tuple, await fetch(part, wanted)) for part in WHOLE_PARTS])
+    parts = ("load_runs", "load_payloads", "load_attempts", "load_journal")
+    return whole_runs(run_ids, *[map(tuple, await fetch(part, wanted)) for part in parts])
 
 
 async def load_summaries(
@@ -162,4 +163,5 @@ async def load_summaries(
     if not run_ids:
         return []
     wanted = list(run_ids)
-    return summaries(run_ids, *[map(tuple, await fetch(part, wanted)) for part in SUMMARY_PARTS])
+    rows, unsettled = await fetch("load_summaries", wanted), await fetch("list_unsettled", wanted)
+    return summaries(run_ids, map(tuple, rows), map(tuple, unsettled))

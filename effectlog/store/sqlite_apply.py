@@ -18,7 +18,7 @@ from effectlog.ledger.pages import Needs, Pages, needs
 from effectlog.store import mapping
 from effectlog.store.sqlite_rows import write_rows
 from effectlog.store.statements import statements
-from effectlog.store.whole_runs import SUMMARY_PARTS, WHOLE_PARTS, claimed_runs, summaries, whole_runs
+from effectlog.store.whole_runs import claimed_runs, summaries, whole_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -285,14 +285,17 @@ def load_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[St
     """Read runs whole, in the order of the ids; unknown ids are left out."""
     if not run_ids:
         return []
-    return whole_runs(run_ids, *(_rows(connection, part, run_ids) for part in WHOLE_PARTS))
+    parts = ("load_runs", "load_payloads", "load_attempts", "load_journal")
+    return whole_runs(run_ids, *(_rows(connection, part, run_ids) for part in parts))
 
 
 def load_summaries(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[StoredSummary]:
     """Read runs for a list, in the order of the ids; unknown ids are left out."""
     if not run_ids:
         return []
-    return summaries(run_ids, *(_rows(connection, part, run_ids) for part in SUMMARY_PARTS))
+    return summaries(
+        run_ids, _rows(connection, "load_summaries", run_ids), _rows(connection, "list_unsettled", run_ids)
+    )
 
 
 def as_json(values: Iterable[Any]) -> str:

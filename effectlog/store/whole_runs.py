@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WHOLE_PARTS = ("load_runs", "load_payloads", "load_attempts", "load_journal")
-"""The statements whose rows make up whole runs, in the order that ``whole_runs`` takes them."""
-SUMMARY_PARTS = ("load_summaries", "list_unsettled")
-"""The same for ``summaries``."""
-
 
 def claimed_runs(
     runs: Iterable[RunRow],

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 import shop_app
 
-from effectlog import AttemptRecord, EffectRecord, ErrorInfo, RunRecord
+from effectlog import AttemptRecord, EffectRecord, ErrorInfo, RunRecord, RunSummary
 from effectlog.cli.jsonable import dumps, jsonable
 from effectlog.records import Unreadable
 
@@ -28,12 +28,15 @@ async def test_runs_attempts_effects_and_errors_field_by_field(terminal):
         with pytest.raises(Exception, match="held"):
             await run.result(timeout=20)
     (listed,) = terminal.inside("runs", "--state", "held", "--task", "shop_app.sell", "--json").json
-    assert listed == terminal.inside("show", run.id, "--json").json
-    assert list(listed) == names(RunRecord)
-    assert list(listed["attempts"][0]) == names(AttemptRecord)
-    assert list(listed["effects"][0]) == names(EffectRecord)
-    assert list(listed["effects"][0]["error"]) == names(ErrorInfo)
-    assert (listed["id"], listed["state"], listed["args"]) == (run.id, "held", {"order": "A-1"})
+    shown = terminal.inside("show", run.id, "--json").json
+    assert list(listed) == names(RunSummary)
+    assert set(names(RunRecord)) - set(names(RunSummary)) == {"args", "attempts", "effects", "result"}
+    assert listed.items() <= shown.items()
+    assert list(shown) == names(RunRecord)
+    assert list(shown["attempts"][0]) == names(AttemptRecord)
+    assert list(shown["effects"][0]) == names(EffectRecord)
+    assert list(shown["effects"][0]["error"]) == names(ErrorInfo)
+    assert (shown["id"], shown["state"], shown["args"]) == (run.id, "held", {"order": "A-1"})
     created = datetime.fromisoformat(listed["created_at"])
     assert created.utcoffset() == timedelta(0)
     assert abs(datetime.now(UTC) - created) < timedelta(minutes=5)

@@ -1,0 +1,94 @@
+"""Danger: whoever lists runs, or does something to all of them, reads gigabytes of values that nobody looks at."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from effectlog import EffectLog, Retry, RunSummary, durable_task, effect
+from effectlog.cli import _effectlog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RUNS = 6
+SIZE = 900_000
+
+
+@effect(key="copy")
+def copy(text: str) -> str:
+    return text
+
+
+@durable_task(name="lists.large")
+def large(text: str) -> str:
+    return copy(text)
+
+
+@durable_task(name="lists.fails", retry=Retry(max_attempts=1))
+def fails(text: str) -> str:
+    copy(text)
+    raise RuntimeError("with everything that it has")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Runs whose arguments, results and effects are large: some succeeded, some failed, some pending."""
+    url = str(tmp_path / "runs.db")
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_database")
+    with EffectLog(url) as log:
+        for n in range(RUNS):
+            log.sync.run(large, chr(97 + n) * SIZE)
+            with pytest.raises(Exception, match="with everything"):
+                log.sync.run(fails, chr(97 + n) * SIZE)
+            log.sync.enqueue(large.with_options(delay=3600), chr(97 + n) * SIZE)
+    return url
+
+
+def peak(call: Callable[[], Any]) -> int:
+    """Bytes that Python held at most beyond those it held before."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def command(*arguments: str) -> Callable[[], Any]:
+    def call() -> None:
+        done = CliRunner().invoke(_effectlog, arguments)
+        assert done.exit_code == 0, done.output
+
+    return call
+
+
+def test_lists_and_bulk_actions_hold_no_value(store_url: str) -> None:
+    at = ("--store", store_url)
+    assert CliRunner().invoke(_effectlog, ("runs", *at)).exit_code == 0  # Imported and warm.
+    calls: dict[str, Callable[[], Any]] = {
+        "runs": command("runs", *at),
+        "runs --json": command("runs", "--json", *at),
+        "doctor": command("doctor", *at),
+        "retry --state": command("retry", "--state", "failed", *at),
+        "cancel --state": command("cancel", "--state", "pending", *at),
+    }
+    peaks = {name: peak(call) for name, call in calls.items()}
+    with EffectLog(store_url) as log:
+        peaks["list_runs"] = peak(log.sync.list_runs)
+        peaks["retry_runs"] = peak(lambda: log.sync.retry_runs(state="cancelled"))
+        peaks["cancel_runs"] = peak(lambda: log.sync.cancel_runs(state="pending"))
+        found = log.sync.list_runs()
+        assert len(log.sync.list_runs(state="cancelled")) == 2 * RUNS, "the bulk actions reached nobody"
+        record = log.sync.get_run(found[-1].id).record()
+    print({name: f"{most / 1e6:.1f} MB" for name, most in peaks.items()})
+    assert {name: most for name, most in peaks.items() if most > SIZE} == {}
+    assert len(found) == 3 * RUNS
+    assert {type(run) for run in found} == {RunSummary}
+    assert record.result == record.args["text"] == record.effects[0].result == "a" * SIZE
+    assert isinstance(record, RunSummary)
