@@ -34,6 +34,10 @@ _BATCH_SECONDS = 0.05
 _REST = 3
 FIRST_LOOK = 1.0
 """Seconds that the first sign of life waits for the first look for work."""
+BEAT_INTERVAL = 20.0
+"""Seconds between two signs of life at most, however rare heartbeats are."""
+SILENT_AFTER = 60.0
+"""Seconds without a sign of life after which a worker counts as stopped or blocked, though its process may be there."""
 UPKEEP_INTERVAL = 60.0
 """Seconds between two rounds of clearing away and purging."""
 FORGOTTEN_AFTER = 86_400.0
@@ -82,7 +86,7 @@ class Upkeep:
         self._concurrency = concurrency
         self._retention = retention
         self._tasks = [
-            asyncio.create_task(self._every(heartbeat, self.beat)),
+            asyncio.create_task(self._every(min(heartbeat, BEAT_INTERVAL), self.beat)),
             asyncio.create_task(self._every(min(UPKEEP_INTERVAL, retention or UPKEEP_INTERVAL), self._tidy)),
         ]
 

@@ -23,8 +23,9 @@ async def examine(log: Administration) -> Health:
     """Read the facts and judge them."""
     store = log.engine.store
     health: dict[str, Any] = await log.engine.read(store.health())
-    workers = await crew(log)
-    known = known_tasks(workers)
+    lapsed = await log.engine.read(log.lapsed())
+    workers = await crew(log, {run.owner for run in lapsed})
+    known = known_tasks(worker for worker in workers if not worker.silent)
     pending = [
         PendingFacts(
             row["task"], row["count"], utc(row["due_at"]), row["task"] in known, await _executing(log, row)
@@ -38,7 +39,7 @@ async def examine(log: Administration) -> Health:
         states=health["states"],
         pending=tuple(pending),
         workers=workers,
-        stuck=tuple(run.id for run in await log.engine.read(log.lapsed())),
+        stuck=tuple(run.id for run in lapsed),
         held=tuple(run.row.id for run in await log.find(RunFilter(RunState.HELD))),
         oldest_doubt_at=None if doubt is None else utc(doubt),
     )
@@ -105,7 +106,7 @@ def _worker(worker: WorkerFacts) -> tuple[object, ...]:
     return (
         worker.name,
         worker.pid,
-        "yes" if worker.alive else "no",
+        ("silent" if worker.silent else "yes") if worker.alive else "no",
         ago(worker.reported_at),
         "never" if worker.claimed_at is None else ago(worker.claimed_at),
         ", ".join(worker.tasks),

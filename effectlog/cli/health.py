@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """One worker that has reported itself and not left."""
+    """One worker that has reported itself and not left.
+
+    ``silent``: it let a lease end, or has not reported for a minute; its process may be there all the same.
+    """
 
     name: str
     host: str
@@ -21,13 +24,14 @@ class WorkerFacts:
     reported_at: datetime
     claimed_at: datetime | None
     tasks: tuple[str, ...]
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFacts:
     """The pending runs of one task.
 
-    ``known``: a live worker can execute it. ``executing``: a run of it is being executed now.
+    ``known``: a worker that is at work can execute it. ``executing``: a run of it is being executed now.
     """
 
     task: str
@@ -56,3 +60,8 @@ class Health:
     def alive(self) -> tuple[WorkerFacts, ...]:
         """The workers that are alive, as far as anybody can tell."""
         return tuple(worker for worker in self.workers if worker.alive)
+
+    @property
+    def working(self) -> tuple[WorkerFacts, ...]:
+        """Those of them that give a sign of life."""
+        return tuple(worker for worker in self.alive if not worker.silent)

@@ -53,16 +53,22 @@ def _doubt(found: Health, now: float) -> str:
 
 
 def _stuck(found: Health) -> str:
-    if not found.stuck or found.alive:
+    if not found.stuck or found.working:
         return ""  # A live worker takes them over by itself.
-    return f"{counted(len(found.stuck), 'run')} lost its owner and no worker is alive to take over: start one"
+    return f"{counted(len(found.stuck), 'run')} lost its owner and {_nobody(found)} to take over: start one"
+
+
+def _nobody(found: Health) -> str:
+    return "no worker that is alive gives a sign of life" if found.alive else "no worker is alive"
 
 
 def _pending(row: PendingFacts, found: Health, now: float) -> str:
     what = f"{counted(row.count, 'pending run')} of {row.task}"
-    if not found.alive:
-        return f"{what}, and no worker is alive: start one" if row.due_at.timestamp() < now else ""
+    if not found.working:
+        return f"{what}, and {_nobody(found)}: start one" if row.due_at.timestamp() < now else ""
     if not row.known:
+        if any(worker.silent and row.task in worker.tasks for worker in found.alive):
+            return f"{what}, and no worker that knows it gives a sign of life: start one"
         return f"{what}, which no live worker knows: start one that imports it, or give the renamed task aliases="
     if not _late(row, now) or row.executing or _full(found):
         return ""  # A queue before busy workers, or before a task's own limit, gets shorter by itself.
@@ -73,11 +79,25 @@ def _worker(worker: WorkerFacts, found: Health, now: float) -> str:
     ahead = worker.reported_at.timestamp() - now
     if ahead > _STEPPED:
         return f"worker {worker.name} reported {span(ahead)} in the future: a wall clock was stepped back"
+    if worker.silent:
+        return _silent(worker, found, -ahead)
     waiting = any(row.task in worker.tasks and _late(row, now) for row in found.pending)
     looked = worker.claimed_at
     if waiting and not _full(found) and (looked is None or now - looked.timestamp() > _LATE):
         return f"worker {worker.name} (pid {worker.pid} on {worker.host}) is alive but does not claim: restart it"
     return ""
+
+
+def _silent(worker: WorkerFacts, found: Health, seconds: float) -> str:
+    """Whoever is at work does without it, unless something waits that only the silent one knows."""
+    missed = any(row.task in worker.tasks and not row.known for row in found.pending)
+    if found.working and not missed:
+        return ""
+    return (
+        f"worker {worker.name} (pid {worker.pid} on {worker.host}) gave its last sign of life {span(max(0.0, seconds))} "
+        f"ago, and its process was not seen to end: it is stopped (SIGSTOP, a debugger, a paused machine) or its loop is "
+        f"blocked; let it go on, or kill it and start another"
+    )
 
 
 def _late(row: PendingFacts, now: float) -> bool:
@@ -86,7 +106,7 @@ def _late(row: PendingFacts, now: float) -> bool:
 
 def _full(found: Health) -> bool:
     """Every place of every live worker is taken."""
-    return found.states.get(RunState.RUNNING, 0) >= sum(worker.concurrency for worker in found.alive)
+    return found.states.get(RunState.RUNNING, 0) >= sum(worker.concurrency for worker in found.working)
 
 
 def _wal(found: Health) -> str:

@@ -19,6 +19,7 @@ def at(seconds_ago: float):
 
 
 WORKER = WorkerFacts("w", "host", 1, 2, True, at(1), at(1), ("shop.sell",))
+SILENT = replace(WORKER, name="silent", silent=True, reported_at=at(90))
 QUEUE = PendingFacts("shop.sell", 7, at(300), known=True, executing=False)
 HEALTH = Health({}, {}, {"pending": 7, "running": 0}, (QUEUE,), (WORKER,), (), (), None)
 
@@ -31,6 +32,10 @@ WELL = {
     "a live worker takes over": replace(HEALTH, pending=(), stuck=("run",)),
     "a dead worker was replaced": replace(HEALTH, pending=(), workers=(WORKER, replace(WORKER, alive=False))),
     "a fresh doubt is answered by the next attempt": replace(HEALTH, pending=(), oldest_doubt_at=at(60)),
+    "a silent worker's peers do without it": replace(HEALTH, pending=(), workers=(WORKER, SILENT)),
+    "a peer takes over from a silent worker": replace(
+        HEALTH, pending=(), workers=(WORKER, SILENT), stuck=("run",)
+    ),
     "an idle worker that reported at its last heartbeat": replace(
         HEALTH, pending=(), workers=(replace(WORKER, claimed_at=at(600)),)
     ),
@@ -41,6 +46,15 @@ ILL = {
     "alive but does not claim": replace(HEALTH, workers=(replace(WORKER, claimed_at=at(120)),)),
     "no live worker knows": replace(HEALTH, pending=(replace(QUEUE, known=False),)),
     "and no worker is alive": replace(HEALTH, workers=(replace(WORKER, alive=False),)),
+    "silent (pid 1 on host) gave its last sign of life 90 s ago": replace(
+        HEALTH, pending=(), workers=(SILENT,)
+    ),
+    "no worker that is alive gives a sign of life to take over": replace(
+        HEALTH, pending=(), workers=(SILENT,), stuck=("run",)
+    ),
+    "no worker that knows it gives a sign of life": replace(
+        HEALTH, pending=(replace(QUEUE, known=False),), workers=(SILENT, replace(WORKER, tasks=()))
+    ),
     "lost its owner": replace(HEALTH, pending=(), workers=(), stuck=("run",)),
     "stepped back": replace(HEALTH, pending=(), workers=(replace(WORKER, reported_at=at(-900)),)),
     "held for a decision": replace(HEALTH, pending=(), states={"held": 1}, held=("run",)),
