@@ -125,7 +125,7 @@ class _Inline:
                 return True
             if row.state is RunState.RUNNING:
                 await self._watch(run_id)
-            elif (wait := row.due_at - self._engine.store.clock.wall()) > 0:
+            elif (wait := row.due_in(self._engine.store.clock.wall())) > 0:
                 if told != row.due_at:
                     told = row.due_at
                     logger.info("effectlog: run %s of %s is due in %.1f s", run_id, self._spec.name, wait)

@@ -36,9 +36,20 @@ class RunRow(Struct, gc=False):
     error: ErrorInfo | None = None
     result: bytes | None = None
     """Only written, never loaded with the row: None leaves what the store holds."""
+    waits_since: float | None = None
+    """When the wait until ``due_at`` began; None where somebody asked for that very time."""
 
     def copy(self) -> RunRow:
         return copy(self)
+
+    def due_in(self, now: float) -> float:
+        """Seconds until the run is due, 0 once it is.
+
+        A clock that shows less than when the wait began was set back since, and says nothing about the wait.
+        """
+        if self.waits_since is not None and now < self.waits_since:
+            return 0.0
+        return max(0.0, self.due_at - now)
 
 
 class NewRun(Struct, gc=False):
@@ -49,6 +60,8 @@ class NewRun(Struct, gc=False):
     args: bytes
     delay: float = 0.0
     due_at: float | None = None
+    waits_since: float | None = None
+    """As in ``RunRow``; the ledger sets it."""
     event: str | None = None
     scope: str | None = None
     idempotency_key: str | None = None

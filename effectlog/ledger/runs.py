@@ -38,9 +38,13 @@ def create(pages: Pages, command: c.CreateRuns) -> c.Outcome:
 
 def _insert(pages: Pages, runs: tuple[NewRun, ...], scope: str, key: str | None, fingerprints: str) -> None:
     for run in runs:
+        asked_for = run.due_at is not None or run.delay > 0
         due_at = pages.now + run.delay if run.due_at is None else run.due_at
+        since = None if asked_for else pages.now
         # A copy: the command is applied anew if its transaction fails and is tried again.
-        pages.new_runs.append(replace(run, due_at=due_at, scope=scope, idempotency_key=key))
+        pages.new_runs.append(
+            replace(run, due_at=due_at, waits_since=since, scope=scope, idempotency_key=key)
+        )
     if key is not None:
         row = KeyRow(tuple(run.id for run in runs), fingerprints)
         pages.keys[scope, key] = row
@@ -52,7 +56,7 @@ def claim(pages: Pages, command: c.Claim, candidates: list[str]) -> list[RunRow]
     claimed = []
     for run_id in candidates:
         run = pages.runs.get(run_id)
-        if run is None or run.state is not RunState.PENDING or run.due_at > pages.now:
+        if run is None or run.state is not RunState.PENDING or run.due_in(pages.now) > 0:
             continue
         run.state = RunState.RUNNING
         run.attempt += 1
@@ -222,6 +226,7 @@ def _move(
     run.error = error if state is not RunState.SUCCEEDED else None
     run.result = result if state is RunState.SUCCEEDED else None
     run.finished_at = pages.now if state.ended else None
+    run.waits_since = pages.now if state is RunState.PENDING else None
     if state.ended:
         run.cancel_requested = False
     pages.change_run(run)

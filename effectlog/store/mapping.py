@@ -77,6 +77,7 @@ def run_from(row: Sequence[Any]) -> RunRow:
         cancel_requested=bool(row[12]),
         finished_at=row[13],
         error=_error_from(row[14:17]),
+        waits_since=row[17] if row[17:] else None,
     )
 
 

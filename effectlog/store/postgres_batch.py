@@ -80,7 +80,7 @@ class Batch:
         rows = await self.fetch(self._lock, sorted(wanted))
         # The last row was returned after all of them were locked: a wait must not lengthen a lease.
         self.pages.now = self.pages.lease_now = max(row[17] for row in rows)
-        present = {row[0]: tuple(row) for row in rows if row[0] is not None}
+        present = {row[0]: tuple(row)[:17] for row in rows if row[0] is not None}
         for run in mapping.readable(mapping.run_from, present.values()):
             self.pages.runs[run.id] = run
         return wanted - present.keys()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from effectlog.clock import Clock
-    from effectlog.rows import StoredRun, StoredSummary
+    from effectlog.rows import NewRun, RunRow, StoredRun, StoredSummary
     from effectlog.store.sqlite_live import LiveRuns
 
 SQL = statements("sqlite")
@@ -107,7 +107,7 @@ def _rows(connection: sqlite3.Connection, statement: str, wanted: Iterable[Any])
 
 def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None:
     if pages.new_runs:
-        _write(connection, "insert_run", [mapping.run_insert(run, pages.now) for run in pages.new_runs])
+        _write(connection, "insert_run", [_new_run(run, pages.now) for run in pages.new_runs])
     if pages.new_keys:
         keys = [
             (scope, key, json.dumps(row.run_ids), row.fingerprints) for (scope, key), row in pages.new_keys
@@ -122,10 +122,18 @@ def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None
     if pages.changed_effects:
         _flush_effects(connection, pages)
     if pages.changed_runs:
-        updates = [mapping.run_update(pages.runs[run_id]) for run_id in pages.changed_runs]
+        updates = [_changed_run(pages.runs[run_id]) for run_id in pages.changed_runs]
         _write(connection, "update_run", updates)
     live.written(pages)
     pages.clear_changes()
+
+
+def _new_run(run: NewRun, now: float) -> mapping.Columns:
+    return (*mapping.run_insert(run, now), run.waits_since)
+
+
+def _changed_run(run: RunRow) -> mapping.Columns:
+    return (*mapping.run_update(run), run.waits_since)
 
 
 def _flush_effects(connection: sqlite3.Connection, pages: Pages) -> None:

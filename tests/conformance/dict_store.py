@@ -108,7 +108,7 @@ class DictStore:
         for new in pages.new_runs:
             if new.id in db.runs:
                 raise StoreError(f"a run {new.id} is there already")
-            row = RunRow(new.id, new.task, RunState.PENDING, new.due_at or 0.0)
+            row = RunRow(new.id, new.task, RunState.PENDING, new.due_at or 0.0, waits_since=new.waits_since)
             fields = {
                 name: getattr(new, name)
                 for name in ("correlation_id", "parent_id", "event", "depth", "trace")
@@ -141,7 +141,7 @@ class DictStore:
         if command.run_id is not None:
             due = [row for row in pending if row.id == command.run_id]
         else:
-            due = [row for row in pending if row.due_at <= now]
+            due = [row for row in pending if row.due_in(now) <= 0]
         taken: list[RunRow] = []
         for row in sorted(due, key=lambda row: row.due_at):
             task = next((task for task in command.tasks if row.task in task.names), None)
@@ -223,9 +223,8 @@ class DictStore:
 
     async def due(self, tasks: Sequence[str]) -> Due:
         rows = [run.row for run in self._shared[0].runs.values()]
-        waits = [
-            r.due_at - self.clock.wall() for r in rows if r.state is RunState.PENDING and r.task in tasks
-        ]
+        now = self.clock.wall()
+        waits = [r.due_in(now) for r in rows if r.state is RunState.PENDING and r.task in tasks]
         return Due(any(wait <= 0 for wait in waits), min((wait for wait in waits if wait > 0), default=None))
 
     async def owners(self) -> dict[str, str]:

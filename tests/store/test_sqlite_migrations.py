@@ -87,15 +87,26 @@ async def test_a_file_of_the_first_schema_is_brought_up_to_date(
     path = tmp_path / "effectlog.db"
     with monkeypatch.context() as before:
         before.setattr(sqlite_file, "migrations", lambda dialect: statements.migrations(dialect)[:1])
-        await fill(path)
+        store = SqliteStore(path)
+        await store.open()
+        await store.close()
     with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "INSERT INTO effectlog_runs (id, task, state, due_at, created_at, args) "
+            "VALUES ('old', 'task', 'pending', 5.0, 5.0, x'5b5d'), ('asked', 'task', 'pending', 9e9, 5.0, x'5b5d')"
+        )
         connection.execute("INSERT INTO effectlog_subscriptions VALUES ('paid', 'ship', 'order', NULL)")
         connection.commit()
     assert applied(path) == [1]
     store = SqliteStore(path)
     await store.open()
     assert await store.subscriptions("paid") == [c.Subscription("paid", "ship", "order")]
-    assert await store.get("old") is not None
+    old, asked = await store.get("old"), await store.get("asked")
+    assert old is not None
+    assert asked is not None
+    assert (old.row.waits_since, asked.row.waits_since) == (5.0, None), (
+        "a time that was asked for is told apart"
+    )
     await store.close()
     assert applied(path) == [number for number, _, _ in statements.migrations("sqlite")]
 

@@ -1,6 +1,6 @@
 -- name: load_runs
 SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
+       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback, waits_since
 FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: load_effects
@@ -45,8 +45,8 @@ JOIN effectlog_idempotency_keys AS k
 
 -- name: insert_run
 INSERT INTO effectlog_runs (id, task, state, due_at, created_at, event, scope, idempotency_key, correlation_id,
-                  parent_id, depth, concurrency_key, trace, args)
-VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                  parent_id, depth, concurrency_key, trace, args, waits_since)
+VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_key
 INSERT INTO effectlog_idempotency_keys (scope, idempotency_key, run_ids, fingerprints) VALUES (?, ?, ?, ?);
@@ -58,8 +58,8 @@ UPDATE effectlog_runs SET
     releasing = new.column8, errors = new.column9, crashes = new.column10,
     cancel_requested = new.column11, finished_at = new.column12, error_type = new.column13,
     error_message = new.column14, error_traceback = new.column15,
-    result = COALESCE(new.column16, result)
-FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS new
+    result = COALESCE(new.column16, result), waits_since = new.column18
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS new
 WHERE effectlog_runs.id = new.column17;
 
 -- name: fail_damaged
@@ -117,35 +117,57 @@ FROM (VALUES (?, ?, ?, ?, ?, ?, ?)) AS new
 WHERE effectlog_effects.run_id = new.column6 AND effectlog_effects.effect_key = new.column7;
 
 -- name: claimable
-SELECT r.id, r.due_at, r.seq, r.crashes
+-- A run that waits since later than now waits by a clock that was set back: it is due, and has waited longest.
+SELECT r.id, iif(r.waits_since > ?2, 0, r.due_at), r.seq, r.crashes
 FROM json_each(?1) AS wanted
 JOIN effectlog_runs AS r ON r.seq IN (
-    SELECT seq FROM effectlog_runs
-    WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2 AND crashes < 2
-    ORDER BY due_at, seq LIMIT ?3
+    SELECT seq FROM (
+        SELECT seq FROM effectlog_runs
+        WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2 AND crashes < 2
+        ORDER BY due_at, seq LIMIT ?3
+    )
+    UNION ALL
+    SELECT seq FROM (
+        SELECT seq FROM effectlog_runs
+        WHERE state = 'pending' AND task = wanted.value AND waits_since > ?2 AND crashes < 2
+        ORDER BY waits_since, seq LIMIT ?3
+    )
 );
 
 -- name: claimable_suspect
-SELECT r.id, r.due_at, r.seq, r.crashes
+SELECT r.id, iif(r.waits_since > ?2, 0, r.due_at), r.seq, r.crashes
 FROM json_each(?1) AS wanted
 JOIN effectlog_runs AS r ON r.seq IN (
-    SELECT seq FROM effectlog_runs
-    WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2 AND crashes >= 2
-    ORDER BY due_at, seq LIMIT ?3
+    SELECT seq FROM (
+        SELECT seq FROM effectlog_runs
+        WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2 AND crashes >= 2
+        ORDER BY due_at, seq LIMIT ?3
+    )
+    UNION ALL
+    SELECT seq FROM (
+        SELECT seq FROM effectlog_runs
+        WHERE state = 'pending' AND task = wanted.value AND waits_since > ?2 AND crashes >= 2
+        ORDER BY waits_since, seq LIMIT ?3
+    )
 );
 
 -- name: claimable_keyed
-SELECT id, due_at, seq, crashes FROM (
-    SELECT p.id, p.due_at, p.seq, p.crashes,
-           p.concurrency_key, row_number() OVER (PARTITION BY p.concurrency_key ORDER BY p.due_at, p.seq) AS place
-    FROM effectlog_runs AS p
-    WHERE p.state = 'pending' AND p.task IN (SELECT value FROM json_each(?1)) AND p.due_at <= ?2
-      AND NOT EXISTS (
+SELECT id, since, seq, crashes FROM (
+    SELECT p.id, p.since, p.seq, p.crashes,
+           p.concurrency_key, row_number() OVER (PARTITION BY p.concurrency_key ORDER BY p.since, p.seq) AS place
+    FROM (
+        SELECT id, due_at AS since, seq, crashes, concurrency_key FROM effectlog_runs
+        WHERE state = 'pending' AND task IN (SELECT value FROM json_each(?1)) AND due_at <= ?2
+        UNION ALL
+        SELECT id, 0, seq, crashes, concurrency_key FROM effectlog_runs
+        WHERE state = 'pending' AND task IN (SELECT value FROM json_each(?1)) AND waits_since > ?2 AND due_at > ?2
+    ) AS p
+    WHERE NOT EXISTS (
           SELECT 1 FROM effectlog_runs AS busy
           WHERE busy.state = 'running' AND busy.task IN (SELECT value FROM json_each(?1))
             AND busy.concurrency_key = p.concurrency_key
       )
-) WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR ?4) ORDER BY due_at, seq LIMIT ?3;
+) WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR ?4) ORDER BY since, seq LIMIT ?3;
 
 -- name: busy_key
 SELECT busy.id FROM effectlog_runs AS mine
@@ -184,6 +206,8 @@ SELECT id, state FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?)
 SELECT max(due), min(next_due_at) FROM (
     SELECT EXISTS (
                SELECT 1 FROM effectlog_runs WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2
+           ) OR EXISTS (
+               SELECT 1 FROM effectlog_runs WHERE state = 'pending' AND task = wanted.value AND waits_since > ?2
            ) AS due,
            (SELECT min(due_at) FROM effectlog_runs
             WHERE state = 'pending' AND task = wanted.value AND due_at > ?2) AS next_due_at
@@ -195,7 +219,7 @@ SELECT DISTINCT owner, lease_clock FROM effectlog_runs WHERE state = 'running';
 
 -- name: lapsed
 SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
+       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback, waits_since
 FROM effectlog_runs
 WHERE state = 'running'
   AND ((lease_clock = ?1 AND lease_expires <= ?2) OR owner IN (SELECT value FROM json_each(?3)));
