@@ -18,6 +18,7 @@ from effectlog.enqueue import Enqueuer
 from effectlog.inline import run_here
 from effectlog.lease import Owner, checked_lease
 from effectlog.registry import registered
+from effectlog.signals import let_go
 from effectlog.stored_runs import StoredRuns
 from effectlog.stores import resolve_store
 from effectlog.tasks import spec_of
@@ -119,6 +120,7 @@ class EffectLog(StoredRuns):
             await self._owner.stop()
             self._owner = None
         await asyncio.to_thread(self._engine.close)
+        let_go(self._engine)
 
     async def _prepare(self) -> None:
         if self._check_store:

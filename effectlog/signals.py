@@ -3,6 +3,7 @@
 A blocked event loop gets none, and the system gives a signal to whichever thread it likes. So a thread of its own
 reads what Python's signal handler writes, counts, and passes it on to the loop.
 The invariant: after a second signal the process ends within ``LEAVE_WITHIN`` seconds, unless it was left in order.
+A SIGTERM that would end it by the signal while the log still closes is taken until the log is closed.
 """
 
 from __future__ import annotations
@@ -32,28 +33,34 @@ _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 class Signals:
     """Takes SIGTERM and SIGINT, within ``with``, on the running loop; ``await next()`` gives them one by one.
 
-    ``give_back`` is called, on a thread of its own, before the process is ended. Raises ConfigurationError outside the
-    main thread, where Python handles no signals, and for a second one at a time: a signal has one handler.
+    ``give_back`` is called, on a thread of its own, before the process is ended. Where a SIGTERM ended ``with`` and
+    nobody else has a handler for it, those that follow are taken until ``let_go(engine)``. Raises ConfigurationError
+    outside the main thread, where Python handles no signals, and for a second one at a time: a signal has one handler.
     """
 
-    _taken = False
+    taking: Signals | None = None
 
-    def __init__(self, give_back: Callable[[], None]) -> None:
+    def __init__(self, give_back: Callable[[], None], engine: object) -> None:
+        self.engine = engine
+        self.serving = False
         self._give_back = give_back
         self._loop = asyncio.get_running_loop()
         self._received: asyncio.Queue[int] = asyncio.Queue()
         self._earlier: dict[int, Any] = {}
         self._loops_fd = -1
         self._end_at: float | None = None
-        self._left = False
+        self._left = self._in_order = self._terminated = False
 
     def __enter__(self) -> Signals:
-        if Signals._taken or threading.current_thread() is not threading.main_thread():
+        if Signals.taking is not None and not Signals.taking.serving:
+            Signals.taking.close()
+        if Signals.taking is not None or threading.current_thread() is not threading.main_thread():
             raise ConfigurationError(
                 "serve() takes the signals of its process: only one worker at a time can, on the main thread; let that one "
                 "serve, and put 'async with log.worker():' around it for every other"
             )
-        Signals._taken = True
+        Signals.taking = self
+        self.serving = True
         self._earlier = {number: signal.getsignal(number) for number in _NUMBERS}
         for number in _NUMBERS:
             self._loop.add_signal_handler(number, self._received.put_nowait, int(number))
@@ -66,17 +73,39 @@ class Signals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        Signals._taken = False
-        signal.set_wakeup_fd(self._loops_fd)
-        for number, handler in self._earlier.items():
-            self._loop.remove_signal_handler(number)
-            if handler is not None:  # It was not installed by Python, and Python can't put it back.
-                signal.signal(number, handler)
-        self._left = self._left or self._end_at is None
+        self.serving = False
+        self._in_order = self._left or self._end_at is None
+        would_end = self._earlier[signal.SIGTERM] is signal.SIG_DFL
+        if kind is None and self._terminated and would_end:
+            self._restore(signal.SIGINT)
+        else:
+            self._left = self._in_order
+            self.close()
+
+    def closed(self) -> None:
+        """The log is closed, and the process was not ended for it."""
+        if self._in_order:
+            self.left()
+        self.close()
+
+    def close(self) -> None:
+        """Put back what was there before."""
+        Signals.taking = None
+        signal.set_wakeup_fd(-1 if self._loop.is_closed() else self._loops_fd)
+        for number in list(self._earlier):
+            self._restore(number)
         self._written.close()
 
+    def _restore(self, number: int) -> None:
+        self._loop.remove_signal_handler(number)
+        handler = self._earlier.pop(number)
+        if handler is not None:  # It was not installed by Python, and Python can't put it back.
+            signal.signal(number, handler)
+
     async def next(self) -> int:
-        return await self._received.get()
+        number = await self._received.get()
+        self._terminated |= number == signal.SIGTERM
+        return number
 
     def left(self) -> None:
         """Nothing is left behind that could keep the process: it may end in its own time."""
@@ -84,16 +113,15 @@ class Signals:
 
     def _watch(self) -> None:
         count = 0
-        with self._reads, contextlib.suppress(TimeoutError):
-            while received := self._reads.recv(64):
+        with self._reads:
+            while (received := self._receive()) != b"":
                 count += sum(number in _NUMBERS for number in received)
                 if count > 1 and self._end_at is None:
+                    # One that comes while the log closes finds nothing left behind any more, but closing may hang.
+                    self._left = self._left and self.serving
                     self._end_at = time.monotonic() + LEAVE_WITHIN
-                if self._end_at is not None:
-                    self._reads.settimeout(max(0.001, self._end_at - time.monotonic()))
-                with contextlib.suppress(
-                    OSError
-                ):  # The loop is closed, or has more than it can take to wake up for.
+                # The loop may be closed, or have more than it can take to wake up for.
+                with contextlib.suppress(OSError):
                     os.write(self._loops_fd, received)
         # Code that will not end would keep the interpreter, so the process ends without waiting for it.
         if self._end_at is not None and not self._left:
@@ -102,6 +130,27 @@ class Signals:
             telling.start()
             telling.join(_GIVE_BACK_WITHIN)
             os._exit(128 + signal.SIGTERM)
+
+    def _receive(self) -> bytes:
+        """The numbers of the next signals; nothing at the end, or once the time is over that the process had left."""
+        while True:
+            end_at = self._end_at
+            self._reads.settimeout(None if end_at is None else max(0.001, end_at - time.monotonic()))
+            try:
+                return self._reads.recv(64)
+            except TimeoutError:
+                if not self._left:
+                    return b""
+                self._end_at = None
+
+
+def let_go(engine: object) -> None:
+    """The log of this engine is closed: a signal ends the process again as it did before."""
+    signals = Signals.taking
+    if signals is None or signals.engine is not engine or signals.serving:
+        return
+    if threading.current_thread() is threading.main_thread():
+        signals.closed()
 
 
 def _others_keep_the_process() -> bool:

@@ -161,9 +161,10 @@ class Worker:
         """Work until SIGTERM or SIGINT, then drain; a second signal releases.
 
         ``ready`` is called once, when others can see the worker and it claims. After the second signal the
-        process ends within 2 seconds, even where code would not stop.
+        process ends within 2 seconds, even where code would not stop. A further SIGTERM while the log closes does
+        not end the process by the signal, unless closing takes longer than that.
         """
-        with Signals(self._executor.mark_left) as signals:
+        with Signals(self._executor.mark_left, self._engine) as signals:
             try:
                 await self.__aenter__()
                 if ready is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 
 import click
 
@@ -55,5 +56,8 @@ def worker(modules: tuple[str, ...], concurrency: int, lease: float, name: str |
             where = log.administration.engine.store.name
             line = f"effectlog: worker {serving.name} serves {where}: {', '.join(tasks)}"
             await serving.serve(ready=lambda: click.echo(line, err=True))
+        # All is closed, and whoever asks this process to end has what they want.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
 
     run(serve())
