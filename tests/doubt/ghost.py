@@ -9,8 +9,8 @@ from typing import Any
 
 from effectlog import EffectLog, Run
 from effectlog import commands as c
-from effectlog.effects import declared_effect
 from effectlog.keys import fingerprints, operation_id
+from effectlog.registry import declared_effect
 from effectlog.rows import RequestClock
 
 
