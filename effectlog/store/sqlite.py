@@ -299,7 +299,7 @@ class SqliteStore:
 
     async def due(self, tasks: Sequence[str]) -> Due:
         now = self._clock.wall()
-        ((due, next_at),) = await self._rows("next_due", as_json(tasks), now)
+        ((due, next_at),) = await self._rows("next_due", tasks=as_json(tasks), now=now)
         return Due(bool(due), None if next_at is None else next_at - now)
 
     async def owners(self) -> dict[str, str]:
@@ -307,12 +307,14 @@ class SqliteStore:
 
     async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
         clock = self._clock
-        rows = await self._rows("lapsed", clock.identity, clock.monotonic(), as_json(dead_owners))
+        rows = await self._rows(
+            "lapsed", clock=clock.identity, now=clock.monotonic(), dead_owners=as_json(dead_owners)
+        )
         return list(mapping.readable(mapping.run_from, rows))
 
     async def next_lapse(self) -> float | None:
         now = self._clock.monotonic()
-        ((ends,),) = await self._rows("next_lapse", self._clock.identity, now)
+        ((ends,),) = await self._rows("next_lapse", clock=self._clock.identity, now=now)
         return None if ends is None else ends - now
 
     async def subscriptions(self, event: str) -> list[Subscription]:
@@ -347,11 +349,13 @@ class SqliteStore:
     async def set_mark(self, mark: str) -> None:
         await self._call(self._writer, _fetch, SQL["save_mark"], (mark,))
 
-    async def _rows(self, statement: str, *parameters: Any) -> list[Any]:
-        return await self._read(_fetch, SQL[statement], parameters)
+    async def _rows(self, statement: str, *values: Any, **named: Any) -> list[Any]:
+        return await self._read(_fetch, SQL[statement], named or values)
 
 
-def _fetch(connection: sqlite3.Connection, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
+def _fetch(
+    connection: sqlite3.Connection, statement: str, parameters: tuple[Any, ...] | dict[str, Any]
+) -> list[Any]:
     return connection.execute(statement, parameters).fetchall()
 
 
@@ -372,6 +376,11 @@ def _snapshot(
 
 
 def _find(connection: sqlite3.Connection, query: RunFilter) -> list[StoredSummary]:
-    state = query.state.value if query.state else None
-    rows = connection.execute(SQL["find_runs"], (state, query.task, query.before, query.limit))
+    wanted = {
+        "state": query.state.value if query.state else None,
+        "task": query.task,
+        "before": query.before,
+        "limit": query.limit,
+    }
+    rows = connection.execute(SQL["find_runs"], wanted)
     return load_summaries(connection, [row[0] for row in rows.fetchall()])

@@ -227,7 +227,10 @@ def _fits(connection: sqlite3.Connection, command: c.Claim) -> bool:
             (running,) = connection.execute(SQL["count_running"], (names,)).fetchone()
             if running >= task.concurrency:
                 return False
-        if task.keyed and connection.execute(SQL["busy_key"], (names, command.run_id)).fetchone():
+        if (
+            task.keyed
+            and connection.execute(SQL["busy_key"], {"tasks": names, "run_id": command.run_id}).fetchone()
+        ):
             return False
     return True
 
@@ -246,9 +249,8 @@ def _candidates(connection: sqlite3.Connection, pages: Pages, command: c.Claim) 
         if limit <= 0:
             continue
         if task.keyed:
-            found += connection.execute(
-                SQL["claimable_keyed"], (names, pages.now, limit, command.suspects)
-            ).fetchall()
+            wanted = {"tasks": names, "now": pages.now, "limit": limit, "suspects": command.suspects}
+            found += connection.execute(SQL["claimable_keyed"], wanted).fetchall()
         else:
             found += _due_of(connection, pages, command, task.names, limit)
     found.sort(key=lambda row: (row[1], row[2]))
@@ -259,21 +261,23 @@ def _candidates(connection: sqlite3.Connection, pages: Pages, command: c.Claim) 
 def _due_of(
     connection: sqlite3.Connection, pages: Pages, command: c.Claim, names: Iterable[str], limit: int
 ) -> list[Any]:
-    wanted = as_json(names)
-    rows = connection.execute(SQL["claimable"], (wanted, pages.now, limit)).fetchall()
+    wanted = {"tasks": as_json(names), "now": pages.now, "limit": limit}
+    rows = connection.execute(SQL["claimable"], wanted).fetchall()
     if command.suspects:
-        rows += connection.execute(SQL["claimable_suspect"], (wanted, pages.now, 1)).fetchall()
+        rows += connection.execute(SQL["claimable_suspect"], wanted | {"limit": 1}).fetchall()
     rows.sort(key=lambda row: (row[1], row[2]))
     return rows[:limit]
 
 
 def _purge(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Purge) -> c.Outcome:
     _flush(connection, pages, live)
-    states = as_json(state.value for state in command.states)
-    only = None if command.run_ids is None else as_json(command.run_ids)
-    rows = connection.execute(
-        SQL["purgeable"], (pages.now - command.older_than, states, command.limit, only)
-    ).fetchall()
+    wanted = {
+        "ended_by": pages.now - command.older_than,
+        "states": as_json(state.value for state in command.states),
+        "limit": command.limit,
+        "only": None if command.run_ids is None else as_json(command.run_ids),
+    }
+    rows = connection.execute(SQL["purgeable"], wanted).fetchall()
     ids = as_json(row[0] for row in rows)
     for statement in ("purge_effects", "purge_attempts", "purge_runs"):
         connection.execute(SQL[statement], (ids,))

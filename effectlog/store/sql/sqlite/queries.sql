@@ -118,36 +118,36 @@ WHERE effectlog_effects.run_id = new.column6 AND effectlog_effects.effect_key = 
 
 -- name: claimable
 -- A run that waits since later than now waits by a clock that was set back: it is due, and has waited longest.
-SELECT r.id, iif(r.waits_since > ?2, 0, r.due_at), r.seq, r.crashes
-FROM json_each(?1) AS wanted
+SELECT r.id, iif(r.waits_since > :now, 0, r.due_at), r.seq, r.crashes
+FROM json_each(:tasks) AS wanted
 JOIN effectlog_runs AS r ON r.seq IN (
     SELECT seq FROM (
         SELECT seq FROM effectlog_runs
-        WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2 AND crashes < 2
-        ORDER BY due_at, seq LIMIT ?3
+        WHERE state = 'pending' AND task = wanted.value AND due_at <= :now AND crashes < 2
+        ORDER BY due_at, seq LIMIT :limit
     )
     UNION ALL
     SELECT seq FROM (
         SELECT seq FROM effectlog_runs
-        WHERE state = 'pending' AND task = wanted.value AND waits_since > ?2 AND crashes < 2
-        ORDER BY waits_since, seq LIMIT ?3
+        WHERE state = 'pending' AND task = wanted.value AND waits_since > :now AND crashes < 2
+        ORDER BY waits_since, seq LIMIT :limit
     )
 );
 
 -- name: claimable_suspect
-SELECT r.id, iif(r.waits_since > ?2, 0, r.due_at), r.seq, r.crashes
-FROM json_each(?1) AS wanted
+SELECT r.id, iif(r.waits_since > :now, 0, r.due_at), r.seq, r.crashes
+FROM json_each(:tasks) AS wanted
 JOIN effectlog_runs AS r ON r.seq IN (
     SELECT seq FROM (
         SELECT seq FROM effectlog_runs
-        WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2 AND crashes >= 2
-        ORDER BY due_at, seq LIMIT ?3
+        WHERE state = 'pending' AND task = wanted.value AND due_at <= :now AND crashes >= 2
+        ORDER BY due_at, seq LIMIT :limit
     )
     UNION ALL
     SELECT seq FROM (
         SELECT seq FROM effectlog_runs
-        WHERE state = 'pending' AND task = wanted.value AND waits_since > ?2 AND crashes >= 2
-        ORDER BY waits_since, seq LIMIT ?3
+        WHERE state = 'pending' AND task = wanted.value AND waits_since > :now AND crashes >= 2
+        ORDER BY waits_since, seq LIMIT :limit
     )
 );
 
@@ -157,22 +157,22 @@ SELECT id, since, seq, crashes FROM (
            p.concurrency_key, row_number() OVER (PARTITION BY p.concurrency_key ORDER BY p.since, p.seq) AS place
     FROM (
         SELECT id, due_at AS since, seq, crashes, concurrency_key FROM effectlog_runs
-        WHERE state = 'pending' AND task IN (SELECT value FROM json_each(?1)) AND due_at <= ?2
+        WHERE state = 'pending' AND task IN (SELECT value FROM json_each(:tasks)) AND due_at <= :now
         UNION ALL
         SELECT id, 0, seq, crashes, concurrency_key FROM effectlog_runs
-        WHERE state = 'pending' AND task IN (SELECT value FROM json_each(?1)) AND waits_since > ?2 AND due_at > ?2
+        WHERE state = 'pending' AND task IN (SELECT value FROM json_each(:tasks)) AND waits_since > :now AND due_at > :now
     ) AS p
     WHERE NOT EXISTS (
           SELECT 1 FROM effectlog_runs AS busy
-          WHERE busy.state = 'running' AND busy.task IN (SELECT value FROM json_each(?1))
+          WHERE busy.state = 'running' AND busy.task IN (SELECT value FROM json_each(:tasks))
             AND busy.concurrency_key = p.concurrency_key
       )
-) WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR ?4) ORDER BY since, seq LIMIT ?3;
+) WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR :suspects) ORDER BY since, seq LIMIT :limit;
 
 -- name: busy_key
 SELECT busy.id FROM effectlog_runs AS mine
 JOIN effectlog_runs AS busy ON busy.concurrency_key = mine.concurrency_key
-WHERE mine.id = ?2 AND busy.state = 'running' AND busy.task IN (SELECT value FROM json_each(?1));
+WHERE mine.id = :run_id AND busy.state = 'running' AND busy.task IN (SELECT value FROM json_each(:tasks));
 
 -- name: count_running
 SELECT count(*) FROM effectlog_runs WHERE state = 'running' AND task IN (SELECT value FROM json_each(?));
@@ -180,11 +180,11 @@ SELECT count(*) FROM effectlog_runs WHERE state = 'running' AND task IN (SELECT 
 -- name: find_runs
 -- From where a run was that is gone by now, the nearest older id leads on: ids sort by time.
 SELECT id FROM effectlog_runs
-WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR task = ?2)
-  AND (?3 IS NULL OR seq < coalesce(
-      (SELECT seq FROM effectlog_runs WHERE id = ?3),
-      (SELECT seq + 1 FROM effectlog_runs WHERE id < ?3 ORDER BY id DESC LIMIT 1)))
-ORDER BY seq DESC LIMIT ?4;
+WHERE (:state IS NULL OR state = :state) AND (:task IS NULL OR task = :task)
+  AND (:before IS NULL OR seq < coalesce(
+      (SELECT seq FROM effectlog_runs WHERE id = :before),
+      (SELECT seq + 1 FROM effectlog_runs WHERE id < :before ORDER BY id DESC LIMIT 1)))
+ORDER BY seq DESC LIMIT :limit;
 
 -- name: load_summaries
 -- Values stand last in their rows and are not read, however big they are.
@@ -205,13 +205,13 @@ SELECT id, state FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?)
 -- name: next_due
 SELECT max(due), min(next_due_at) FROM (
     SELECT EXISTS (
-               SELECT 1 FROM effectlog_runs WHERE state = 'pending' AND task = wanted.value AND due_at <= ?2
+               SELECT 1 FROM effectlog_runs WHERE state = 'pending' AND task = wanted.value AND due_at <= :now
            ) OR EXISTS (
-               SELECT 1 FROM effectlog_runs WHERE state = 'pending' AND task = wanted.value AND waits_since > ?2
+               SELECT 1 FROM effectlog_runs WHERE state = 'pending' AND task = wanted.value AND waits_since > :now
            ) AS due,
            (SELECT min(due_at) FROM effectlog_runs
-            WHERE state = 'pending' AND task = wanted.value AND due_at > ?2) AS next_due_at
-    FROM json_each(?1) AS wanted
+            WHERE state = 'pending' AND task = wanted.value AND due_at > :now) AS next_due_at
+    FROM json_each(:tasks) AS wanted
 );
 
 -- name: load_owners
@@ -222,10 +222,10 @@ SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, 
        errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback, waits_since
 FROM effectlog_runs
 WHERE state = 'running'
-  AND ((lease_clock = ?1 AND lease_expires <= ?2) OR owner IN (SELECT value FROM json_each(?3)));
+  AND ((lease_clock = :clock AND lease_expires <= :now) OR owner IN (SELECT value FROM json_each(:dead_owners)));
 
 -- name: next_lapse
-SELECT min(lease_expires) FROM effectlog_runs WHERE state = 'running' AND lease_clock = ?1 AND lease_expires > ?2;
+SELECT min(lease_expires) FROM effectlog_runs WHERE state = 'running' AND lease_clock = :clock AND lease_expires > :now;
 
 -- name: remove_subscriptions
 DELETE FROM effectlog_subscriptions WHERE task IN (SELECT value FROM json_each(?));
@@ -254,15 +254,15 @@ FROM effectlog_workers ORDER BY beat_at DESC;
 
 -- name: purgeable
 SELECT r.id, r.scope, r.idempotency_key
-FROM json_each(?2) AS wanted
+FROM json_each(:states) AS wanted
 JOIN effectlog_runs AS r ON r.seq IN (
     SELECT seq FROM effectlog_runs AS ended
-    WHERE state = wanted.value AND finished_at <= ?1
-      AND (?4 IS NULL OR id IN (SELECT value FROM json_each(?4)))
+    WHERE state = wanted.value AND finished_at <= :ended_by
+      AND (:only IS NULL OR id IN (SELECT value FROM json_each(:only)))
       AND NOT EXISTS (SELECT 1 FROM effectlog_effects AS e WHERE e.run_id = ended.id AND e.state = 'started')
-    ORDER BY finished_at LIMIT ?3
+    ORDER BY finished_at LIMIT :limit
 )
-ORDER BY r.finished_at LIMIT ?3;
+ORDER BY r.finished_at LIMIT :limit;
 
 -- name: purge_runs
 DELETE FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
