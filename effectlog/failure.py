@@ -133,9 +133,9 @@ def _declared_type(name: str, declared: tuple[type[BaseException], ...]) -> type
 
 
 def _imported_type(name: str) -> type[BaseException] | None:
-    """The exception class of this name, if its module is imported; nothing is imported for it."""
+    """The exception class of this name, if its module is imported; nothing is imported for it, or asked to be."""
     module, _, found = name.rpartition(".")
-    kind = getattr(sys.modules.get(module), found, None)
+    kind = vars(sys.modules[module]).get(found) if module in sys.modules else None
     return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None
 
 

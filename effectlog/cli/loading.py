@@ -60,15 +60,3 @@ def _tasks_of(module: Any) -> str:
     known = {id(spec) for spec in registered().values()}
     names = [name for name, value in vars(module).items() if id(getattr(value, "spec", None)) in known]
     return ", ".join(sorted(names)) or "none"
-
-
-def load_module_of(name: str) -> None:
-    """Import the module that a stored name such as ``shop.Orders.charge`` begins with, if there is one here."""
-    module, dot, _ = name.rpartition(".")
-    while dot:
-        try:
-            load(module)
-        except ConfigurationError:
-            module, dot, _ = module.rpartition(".")
-        else:
-            return

@@ -76,7 +76,8 @@ async def test_a_value_that_can_not_be_converted_here_is_converted_where_the_cod
 
 
 def test_a_value_of_another_type_is_refused_while_somebody_can_still_correct_it(terminal, held):
-    done = terminal("resolve", held, "charge:A 1; rm", "--applied", '"plenty"', "--by", "Ada")
+    decision = ("--applied", '"plenty"', "--by", "Ada", "--module", "shop_app")
+    done = terminal("resolve", held, "charge:A 1; rm", *decision)
     assert done.code == 1
     assert "does not fit the declared Decimal" in done.err
     assert terminal.inside("show", held, "--json").json["effects"][0]["in_doubt"] is True
