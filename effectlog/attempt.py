@@ -31,6 +31,7 @@ from effectlog.in_flight import InFlight
 from effectlog.ledger.effects import note_outcome
 from effectlog.ledger.pages import Pages
 from effectlog.notice import users_level
+from effectlog.printable import one_line
 from effectlog.standstill import PatientTimer
 from effectlog.telemetry import SILENT
 
@@ -388,4 +389,4 @@ class Attempt:
                 return
             self._warned.add(about)
         logger.warning("effectlog: %s", message, extra=self.extra)
-        warnings.warn(message, EffectLogWarning, stacklevel=users_level())
+        warnings.warn(one_line(message), EffectLogWarning, stacklevel=users_level())

@@ -1,6 +1,7 @@
-"""Warnings given away from the caller's own frames: logged, and raised only as a warning.
+"""What is told to nobody's call in particular: by the log, and as warnings given away from the caller's own frames.
 
-The invariant: telling of something never fails, whatever the user's logging and warning filters are made of.
+The invariants: telling of something never fails, whatever the user's logging and warning filters are made of, and
+nothing from outside that it tells of (a destination's error, a key, a name) can steer a terminal or forge a line.
 """
 
 from __future__ import annotations
@@ -14,17 +15,29 @@ from pathlib import Path
 from typing import Any
 
 from effectlog.errors import EffectLogWarning
+from effectlog.printable import one_line, printable
 
 logger = logging.getLogger("effectlog")
+_formatter = logging.Formatter()
 
 
 def _handle(record: logging.LogRecord) -> None:
     """Hand a record on; what a filter or handler of the user's raises must not end a heartbeat, or an attempt."""
     try:
+        _make_printable(record)
         logging.Logger.handle(logger, record)
     except Exception:
         if logging.raiseExceptions:  # As logging does where a handler of its own fails.
             traceback.print_exc()
+
+
+def _make_printable(record: logging.LogRecord) -> None:
+    message = record.getMessage()
+    if not message.isprintable():
+        record.msg, record.args = one_line(message), ()
+    if record.exc_info:
+        # Where a record has its traceback as text, the formatters of logging show that one.
+        record.exc_text = printable(_formatter.formatException(record.exc_info))
 
 
 # Every module of ours gets this logger by its name, so all of them are covered here.
@@ -46,6 +59,6 @@ def warn(message: str, **extra: Any) -> None:
     """Log and warn. Where warnings are errors it still returns: no caller here could answer for it."""
     logger.warning("effectlog: %s", message, extra=extra)
     try:
-        warnings.warn(message, EffectLogWarning, stacklevel=users_level())
+        warnings.warn(one_line(message), EffectLogWarning, stacklevel=users_level())
     except EffectLogWarning:
         logger.debug("effectlog: the warning above was turned into an error", exc_info=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +20,20 @@ from effectlog.cli.options import Failure
 from effectlog.cli.serving import worker
 from effectlog.cli.upkeep import check_store, demo, doctor, migrate, purge
 from effectlog.errors import EffectLogError
+from effectlog.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def _printable_usage() -> Iterator[None]:
+    """Click shows its own errors by itself, with what was typed or pasted in them."""
+    try:
+        yield
+    except click.ClickException as error:
+        vars(error)["message"] = printable(error.message)  # Declared final, and read when it is shown.
+        raise
 
 
 class _Commands(click.Group):
@@ -27,7 +42,15 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.commands)
 
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        with _printable_usage():
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: click.Context) -> Any:
+        with _printable_usage():
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from effectlog.cli.loading import load_module_of
+from effectlog.cli.loading import load
 from effectlog.cli.opening import open_log, run
 from effectlog.cli.options import Failure, filter_options, store_option
+from effectlog.cli.output import echo
 from effectlog.cli.text import counted
 from effectlog.cli.values import json_value
 from effectlog.errors import ActionRefused, EffectLogError
 from effectlog.model import Applied, NotApplied, RunState
+from effectlog.printable import one_line
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
@@ -30,6 +32,13 @@ if TYPE_CHECKING:
 @click.option("--not-applied", is_flag=True, help="It did not happen, so it may be sent.")
 @click.option("--new-operation", is_flag=True, help="With --not-applied: send it under a new operation id.")
 @click.option("--by", required=True, metavar="WHO", help="Who decides; stored with the answer.")
+@click.option(
+    "--module",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="With --applied: import MODULE, which declares the effect, and check the result against it.",
+)
 @click.option("--evidence", metavar="TEXT", help="Why; stored with the answer.")
 @click.option(
     "--if-requests", type=int, metavar="N", help="Only if there are N requests still, as when you looked."
@@ -42,32 +51,32 @@ def resolve(
     not_applied: bool,
     new_operation: bool,
     by: str,
+    modules: tuple[str, ...],
     evidence: str | None,
     if_requests: int | None,
     store: str,
 ) -> None:
     """Decide an effect in doubt; a held run then goes on by itself.
 
-    A value given with --applied becomes what the effect's function is declared to return, which its
-    module says; where that can't be imported here, the worker converts it.
+    A value given with --applied becomes what the effect's function is declared to return, if --module names
+    the module that declares it; otherwise the worker converts it.
     """
     if (applied is None) is not not_applied:
         raise click.UsageError("say what happened: either --applied JSON or --not-applied")
     if new_operation and not not_applied:
         raise click.UsageError("--new-operation goes with --not-applied")
+    # Never the module that the row names: whoever can write a row would choose what runs here.
+    for module in modules:
+        load(module)
     answer = NotApplied(new_operation) if applied is None else Applied(json_value(applied, "--applied"))
 
     async def decide() -> RunState:
         async with open_log(store) as log:
-            stored = await log.administration.stored(run_id)
-            for effect in stored.effects:
-                if effect.key == effect_key and not not_applied:
-                    load_module_of(effect.name)
             await log.resolve(run_id, effect_key, answer, by=by, evidence=evidence, if_requests=if_requests)
             return (await log.administration.stored(run_id)).row.state
 
     state = run(decide())
-    click.echo(f"{effect_key}: {'not applied' if not_applied else 'applied'}; run {run_id} is {state}")
+    echo(f"{one_line(effect_key)}: {'not applied' if not_applied else 'applied'}; run {run_id} is {state}")
 
 
 @click.command()
@@ -131,7 +140,7 @@ async def _to_named(action: Action, run_ids: tuple[str, ...], *, force: bool, st
     async with open_log(store) as log:
         for run_id in dict.fromkeys(run_ids):
             try:
-                click.echo(await action(log, run_id, force))
+                echo(await action(log, run_id, force))
             except EffectLogError as error:
                 refused.append(str(error))
     if refused:
@@ -143,10 +152,10 @@ async def _to_chosen(action: Action, done: str, chosen: RunFilter, *, force: boo
     async with open_log(store) as log:
 
         async def act(run_id: str) -> None:
-            click.echo(await action(log, run_id, force))
+            echo(await action(log, run_id, force))
 
         changed, refused = await log.administration.each(chosen, act)
     for reason in refused.values():
-        click.echo(f"skipped: {reason}")
+        echo(f"skipped: {one_line(reason)}")
     skipped = f", {len(refused):,} skipped" if refused else ""
-    click.echo(f"{counted(len(changed), 'run')} {done}{skipped}")
+    echo(f"{counted(len(changed), 'run')} {done}{skipped}")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog.cli.doubts import Doubt, doubt_lines
 from effectlog.cli.jsonable import jsonable
-from effectlog.cli.text import Column, ago, moment, one_line, printable, shortened, span, table, width
+from effectlog.cli.text import Column, ago, moment, shell_word, shortened, span, table, width
+from effectlog.printable import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ def described(record: RunRecord, stored: StoredRun, clock: Clock, store: str) ->
     if record.error is not None and record.error.traceback:
         parts.append("\n".join(_traceback(record.error)))
     if record.dead_letter and not doubts:
-        parts.append(f"for another round of attempts:\n    effectlog retry {record.id}{store}")
+        parts.append(f"for another round of attempts:\n    effectlog retry {shell_word(record.id)}{store}")
     return "\n\n".join(parts)
 
 

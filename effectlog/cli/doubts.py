@@ -5,14 +5,14 @@ The one invariant: a decision is called safe only where the stored contract says
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from effectlog.cli.text import ago, counted, moment, one_line, printable, span
+from effectlog.cli.text import ago, counted, moment, shell_word, span
 from effectlog.clock import utc
 from effectlog.doubt import past_horizon, stored_contract
 from effectlog.model import Policy, RunState
+from effectlog.printable import one_line, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,10 +101,10 @@ def _what_next(doubt: Doubt, contract: Destination | None, clock: Clock, store: 
 
 
 def _command(doubt: Doubt, options: str) -> str:
-    key = shlex.quote(doubt.effect.key)
-    if key.startswith("-"):  # It would be taken for an option.
-        return f"    effectlog resolve {options} -- {doubt.run.id} {key}"
-    return f"    effectlog resolve {doubt.run.id} {key} {options}"
+    run_id, key = shell_word(doubt.run.id), shell_word(doubt.effect.key)
+    if doubt.effect.key.startswith("-"):  # It would be taken for an option.
+        return f"    effectlog resolve {options} -- {run_id} {key}"
+    return f"    effectlog resolve {run_id} {key} {options}"
 
 
 def _resending(doubt: Doubt, contract: Destination | None, clock: Clock) -> Iterator[str]:

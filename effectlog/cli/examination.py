@@ -11,6 +11,7 @@ from effectlog.cli.judging import problems
 from effectlog.cli.text import Column, ago, moment, size, table
 from effectlog.clock import utc
 from effectlog.model import RunState
+from effectlog.printable import one_line
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def report(found: Health) -> str:
     parts.append(table(_WORKERS, [_worker(row) for row in found.workers]) if found.workers else "no workers")
     if found.oldest_doubt_at is not None:
         parts.append(f"oldest doubt  {moment(found.oldest_doubt_at)} ({ago(found.oldest_doubt_at)})")
-    parts.append("\n".join(f"! {problem}" for problem in found.problems) or "nothing needs a person")
+    parts.append(
+        "\n".join(f"! {one_line(problem)}" for problem in found.problems) or "nothing needs a person"
+    )
     return "\n\n".join(parts)
 
 
@@ -90,7 +93,7 @@ def _fact(name: str, value: object) -> str:
         return f"{len(value):,}"
     if isinstance(value, int) and name.endswith("bytes"):
         return size(value)
-    return moment(value) if isinstance(value, datetime) else str(value)
+    return moment(value) if isinstance(value, datetime) else one_line(value)
 
 
 def _states(states: dict[str, int]) -> str:

@@ -20,8 +20,8 @@ from effectlog.records import Unreadable
 
 
 def dumps(value: Any) -> str:
-    """The value as indented ASCII JSON."""
-    return json.dumps(jsonable(value), indent=2)
+    """The value as indented ASCII JSON, without any control character."""
+    return json.dumps(jsonable(value), indent=2).replace("\x7f", "\\u007f")
 
 
 def jsonable(value: Any) -> Any:

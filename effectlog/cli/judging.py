@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from effectlog.cli.text import counted, size, span
+from effectlog.cli.text import counted, shell_word, size, span
 from effectlog.model import RunState
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _held(found: Health) -> str:
     count = found.states.get(RunState.HELD, 0)
     if not count:
         return ""
-    return f"{counted(count, 'run')} held for a decision: 'effectlog show {found.held[0]}' says which"
+    return f"{counted(count, 'run')} held for a decision: 'effectlog show {shell_word(found.held[0])}' says which"
 
 
 def _doubt(found: Health, now: float) -> str:

@@ -12,7 +12,8 @@ from effectlog.cli.details import described
 from effectlog.cli.jsonable import dumps
 from effectlog.cli.opening import open_log, run
 from effectlog.cli.options import filter_options, json_option, pasteable_store, store_option
-from effectlog.cli.text import Column, ago, span, table
+from effectlog.cli.output import echo
+from effectlog.cli.text import Column, ago, shell_word, span, table
 from effectlog.filters import chosen
 from effectlog.model import RunState
 from effectlog.records import doubts, run_summary
@@ -55,13 +56,14 @@ def runs(
 
     found, gone, known = run(look())
     if as_json:
-        click.echo(dumps([run_summary(listed) for listed in found]))
+        echo(dumps([run_summary(listed) for listed in found]))
         return
     rows = [_row(listed, known, owner_gone=listed.row.id in gone) for listed in found]
-    click.echo(table(_COLUMNS, rows) if rows else "no runs")
+    echo(table(_COLUMNS, rows) if rows else "no runs")
     if len(found) == limit:
-        click.echo(
-            f"{limit} runs shown; for older ones: effectlog runs --before {found[-1].row.id}", err=True
+        echo(
+            f"{limit} runs shown; for older ones: effectlog runs --before {shell_word(found[-1].row.id)}",
+            err=True,
         )
 
 
@@ -105,4 +107,4 @@ def show(ctx: click.Context, run_id: str, as_json: bool, store: str) -> None:
             clock = log.administration.engine.store.clock
             return described(record, stored, clock, pasteable_store(ctx, store))
 
-    click.echo(run(look()))
+    echo(run(look()))

@@ -10,6 +10,7 @@ from effectlog.cli.jsonable import dumps
 from effectlog.cli.loading import find_task
 from effectlog.cli.opening import open_log, run
 from effectlog.cli.options import json_option, store_option
+from effectlog.cli.output import echo
 from effectlog.cli.values import call_arguments, json_arguments, json_value
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ def emit(event: str, payload: str, key: str | None, as_json: bool, store: str) -
 async def _print(runs: Sequence[Run[Any]], key: str | None, *, as_json: bool, many: bool = False) -> None:
     if as_json:
         records = [await made.record() for made in runs]
-        click.echo(dumps(records if many else records[0]))
+        echo(dumps(records if many else records[0]))
     else:
         for made in runs:
-            click.echo(made.id)
+            echo(made.id)
     if not all(made.created for made in runs):
-        click.echo(f"effectlog: key {key!r} had its run already; nothing was added", err=True)
+        echo(f"effectlog: key {key!r} had its run already; nothing was added", err=True)

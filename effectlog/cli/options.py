@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from contextlib import suppress
 from datetime import timedelta
 from typing import IO, TYPE_CHECKING, Any
@@ -11,8 +10,10 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from effectlog.cli.text import one_line
+from effectlog.cli.output import echo
+from effectlog.cli.text import shell_word
 from effectlog.model import RunState
+from effectlog.printable import one_line
 from effectlog.store.postgres_url import parse_url
 from effectlog.stores import sqlite_path
 
@@ -31,7 +32,7 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Write the line."""
-        click.echo(f"effectlog: {one_line(self.message)}", file=file, err=file is None)
+        echo(f"effectlog: {one_line(self.message)}", file=file, err=file is None)
 
 
 def duration(text: str, name: str) -> timedelta:
@@ -76,4 +77,4 @@ def pasteable_store(ctx: click.Context, store: str) -> str:
         return ""
     # A password belongs neither on a screen nor in a shell's history.
     secret = sqlite_path(store) is None and parse_url(store).secrets
-    return "" if secret else f" --store {shlex.quote(store)}"
+    return "" if secret else f" --store {shell_word(store)}"

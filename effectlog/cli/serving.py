@@ -10,6 +10,7 @@ import click
 from effectlog.cli.loading import load
 from effectlog.cli.opening import open_log, run
 from effectlog.cli.options import store_option
+from effectlog.cli.output import echo
 from effectlog.errors import ConfigurationError
 from effectlog.registry import registered
 
@@ -55,7 +56,7 @@ def worker(modules: tuple[str, ...], concurrency: int, lease: float, name: str |
             serving = log.worker(concurrency=concurrency, name=name)
             where = log.administration.engine.store.name
             line = f"effectlog: worker {serving.name} serves {where}: {', '.join(tasks)}"
-            await serving.serve(ready=lambda: click.echo(line, err=True))
+            await serving.serve(ready=lambda: echo(line, err=True))
         # All is closed, and whoever asks this process to end has what they want.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)

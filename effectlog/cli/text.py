@@ -1,11 +1,14 @@
-"""Text for a terminal: tables that fit its width, ages, and stored text made harmless. Leaf module."""
+"""Text for a terminal: tables that fit its width, ages, words of commands to paste. Leaf module."""
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from effectlog.printable import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,18 +22,20 @@ def width() -> int:
     return max(60, shutil.get_terminal_size((100, 24)).columns)
 
 
-def one_line(text: object) -> str:
-    """Text in one line, with whatever could move a terminal's cursor spelled out."""
-    return printable(" ".join(str(text).split()))
+def shell_word(text: str) -> str:
+    """Text as one word of a command to paste: printable, and to a shell exactly that text."""
+    if text.isprintable():
+        return shlex.quote(text)
+    # Bash, zsh and ksh read these escapes; byte by byte, so that no locale changes what they mean.
+    return "$'" + "".join(char if char.isprintable() else _bytes(char) for char in _quoted(text)) + "'"
 
 
-def printable(text: object) -> str:
-    """Stored text as it may be shown: escapes instead of control characters and lone surrogates."""
-    return "".join(char if char.isprintable() else _escaped(char) for char in str(text))
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
-def _escaped(char: str) -> str:
-    return "\n" if char == "\n" else char.encode("unicode_escape").decode()
+def _bytes(char: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
 
 
 def shortened(text: str, limit: int) -> str:

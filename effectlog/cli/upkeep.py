@@ -11,8 +11,10 @@ from effectlog.cli.examination import examine, report
 from effectlog.cli.jsonable import dumps
 from effectlog.cli.opening import check, open_log, run
 from effectlog.cli.options import Failure, duration, json_option, store_option
-from effectlog.cli.text import counted, one_line
+from effectlog.cli.output import echo, progress
+from effectlog.cli.text import counted
 from effectlog.model import RunState
+from effectlog.printable import one_line
 from effectlog.stores import resolve_store
 
 if TYPE_CHECKING:
@@ -46,14 +48,14 @@ def purge(older_than: str, state: str | None, store: str) -> None:
             return await log.administration.purge(age, states, _progress())
 
     count = run(remove())
-    click.echo(f"{counted(count, 'run')} purged")
+    echo(f"{counted(count, 'run')} purged")
 
 
 def _progress() -> Any:
     """A line that counts up, where somebody watches."""
     if not sys.stderr.isatty():
         return None
-    return lambda count: click.echo(f"\r{counted(count, 'run')} so far\r", nl=False, err=True)
+    return lambda count: progress(f"{counted(count, 'run')} so far")
 
 
 @click.command()
@@ -65,7 +67,7 @@ def migrate(store: str) -> None:
         async with open_log(store, create=True) as log:
             return log.administration.engine.store.name
 
-    click.echo(f"{run(bring_up_to_date())}: the schema is up to date")
+    echo(f"{run(bring_up_to_date())}: the schema is up to date")
 
 
 @click.command()
@@ -79,7 +81,7 @@ def doctor(as_json: bool, store: str) -> None:
             return await examine(log.administration)
 
     found = run(look())
-    click.echo(dumps(found) if as_json else report(found))
+    echo(dumps(found) if as_json else report(found))
     if found.problems:
         raise Failure(f"{counted(len(found.problems), 'thing')} to look after: {'; '.join(found.problems)}")
 
@@ -103,13 +105,11 @@ def check_store(url: str | None, store: str | None) -> None:
 
     report = run(try_guarantees(opened))
     for name in report.passed:
-        click.echo(f"given    {name}")
+        echo(f"given    {name}")
     for name, reason in report.skipped.items():
-        click.echo(f"skipped  {name}: {one_line(reason)}")
+        echo(f"skipped  {name}: {one_line(reason)}")
     for failure in report.failed:
-        click.echo(f"MISSING  {failure.name}: {one_line(failure.reason)}")
-    click.echo(
-        f"{report.store}: {counted(len(report.passed), 'guarantee')} given, {len(report.failed)} missing"
-    )
+        echo(f"MISSING  {failure.name}: {one_line(failure.reason)}")
+    echo(f"{report.store}: {counted(len(report.passed), 'guarantee')} given, {len(report.failed)} missing")
     if not report.ok:
         raise Failure(f"{report.store} lacks {', '.join(failure.name for failure in report.failed)}")
