@@ -30,6 +30,7 @@ from effectlog.errors import (
 from effectlog.in_flight import InFlight
 from effectlog.ledger.effects import note_outcome
 from effectlog.ledger.pages import Pages
+from effectlog.losing import why_lost
 from effectlog.notice import users_level
 from effectlog.printable import one_line
 from effectlog.standstill import PatientTimer
@@ -98,7 +99,7 @@ class Attempt:
         self.chain = c.Chain()
         self.journal: dict[str, EffectRow] = {effect.key: effect for effect in run.effects}
         self.ending: Ending | None = None
-        self.reason, self.back_in = "", 0.0
+        self.reason, self._unrenewed, self.back_in = "", "", 0.0
         self.refused = False
         """An effect wanted to start while the attempt was ending."""
         self.cut_off: set[str] = set()
@@ -110,6 +111,8 @@ class Attempt:
         self.interrupt: Callable[[Ending], None] = lambda _: None
         self.want_renewal: Callable[[], None] = lambda: None
         self.notice_standstill: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.store_trouble: Callable[[], str] = lambda: ""
+        """What keeps the store from renewing the lease; empty if nothing is known to."""
         self._in_flight: dict[str, InFlight] = {}
         self._calls = 0
         self._quiet: list[Callable[[], None]] = []
@@ -171,14 +174,11 @@ class Attempt:
         """The control signal for how this attempt is ending."""
         where = f"run {self.run_id}, attempt {self.fence.attempt}"
         if self.ending is Ending.LOST:
-            why = "the process was stopped, or its loop or the interpreter lock was held for longer than"
-            if self.stood_still:
-                why = f"the process stood still for {self.stood_still:.1f} s, and others trust it no longer than"
-            elif time.monotonic() < self.lease_until:
-                why = "it was cancelled or retried by force, or others could take it for dead, within"
+            in_time = time.monotonic() < self.lease_until
+            why = why_lost(self.lease, stood_still=self.stood_still, in_time=in_time, store=self._unrenewed)
             return LeaseLost(
-                f"{where} no longer owns its run, so no effect starts and its result is not stored: "
-                f"{why} the lease of {self.lease:g} s; another worker goes on with the run",
+                f"{where} no longer owns its run, so no effect starts and its result is not stored: {why}; another "
+                f"worker goes on with the run",
                 run_id=self.run_id,
             )
         if self.ending is Ending.CANCELLED:
@@ -198,6 +198,8 @@ class Attempt:
         with self._lock:
             if self.ending is not None and not (ending is Ending.LOST and self.ending is not Ending.LOST):
                 return
+            if ending is Ending.LOST:
+                self._unrenewed = self.store_trouble()
             self.ending = ending
             self.reason = reason or str(ending)
             self.back_in = back_in

@@ -59,9 +59,14 @@ def attempts_at(run_id: str) -> list[Attempt]:
     return [attempt for attempt in found if attempt is not None]
 
 
-def stood_still(owner_id: str) -> float:
-    """Seconds for which this process stood still within an owner's last lease; 0 if it didn't, or for others' owners."""
-    return max((owner.stood_still for owner in list(_owners) if owner.id == owner_id), default=0.0)
+def why_lapsed(owner_id: str) -> str:
+    """What of this process let a lease of its owner run out, to be added to a sentence; empty where that isn't known."""
+    for owner in [owner for owner in list(_owners) if owner.id == owner_id]:
+        if owner.stood_still:
+            return f" while its process stood still for {owner.stood_still:.1f} s"
+        if trouble := owner.store_trouble():
+            return f" because the store did not renew it ({trouble})"
+    return ""
 
 
 class Owner:
@@ -84,6 +89,11 @@ class Owner:
         """Seconds for which the process stood still and which timers counted, since this owner began."""
         self._pulse = Pulse()
         self._still = self._still_until = 0.0
+        self._looked_at = time.monotonic()
+        self._asked_at: float | None = None
+        """When the renewal was sent that the store has not answered yet."""
+        self._refused, self._refused_until = "", 0.0
+        """The store's error for a renewal, and the monotonic time until which it can be why a lease ran out."""
         _owners.add(self)
 
     async def start(self) -> None:
@@ -115,6 +125,7 @@ class Owner:
         """Keep this attempt's lease from now on."""
         attempt.want_renewal = self.beat
         attempt.notice_standstill = self.notice_standstill
+        attempt.store_trouble = self.store_trouble
         self._attempts[attempt.run_id] = attempt
 
     def remove(self, attempt: Attempt) -> None:
@@ -136,6 +147,29 @@ class Owner:
     def stood_still(self) -> float:
         """Seconds of the last standstill that ended no longer ago than a lease; 0 without one."""
         return self._still if time.monotonic() < self._still_until else 0.0
+
+    def store_trouble(self) -> str:
+        """What keeps the store from renewing leases; empty if nothing does, or if this process itself is late."""
+        now = time.monotonic()
+        if now - self._looked_at > self._heartbeat:
+            return ""
+        if now < self._refused_until:
+            return self._refused
+        waited = 0.0 if self._asked_at is None else now - self._asked_at
+        return (
+            f"{self._engine.store.name} has not answered for {waited:.1f} s"
+            if waited > self._heartbeat / 2
+            else ""
+        )
+
+    def _look(self) -> float:
+        """The time; what was late because nobody looked is no fault of the store."""
+        now = time.monotonic()
+        if now - self._looked_at > self._heartbeat:
+            self._refused_until = 0.0
+            self._asked_at = self._asked_at and now
+        self._looked_at = now
+        return now
 
     async def notice_standstill(self) -> None:
         """Look whether the process stood still, and let every attempt know; on the engine's loop."""
@@ -160,13 +194,13 @@ class Owner:
     async def _keep(self) -> None:
         assert self._beat_now is not None  # noqa: S101 - set before this task exists
         renewing: asyncio.Task[None] | None = None
-        last = time.monotonic()
+        last = self._looked_at = time.monotonic()
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(self._heartbeat / 4, INTERVAL)):
                     await self._beat_now.wait()
             await self.notice_standstill()
-            now = time.monotonic()
+            now = self._look()
             due = self._beat_now.is_set() or now - last >= self._heartbeat
             self._beat_now.clear()
             # A renewal that the store answers late must not keep the deadlines from being watched.
@@ -179,14 +213,18 @@ class Owner:
 
     async def _renew(self) -> None:
         attempts = dict(self._attempts)
-        sent = time.monotonic()
+        sent = self._asked_at = time.monotonic()
         command = c.Renew(self.id, self.lease, tuple(attempt.fence for attempt in attempts.values()))
         try:
             outcome = await self._engine.renew(command, until=sent + self._heartbeat)
         except EffectLogError as error:
             logger.warning("effectlog: a heartbeat of %s failed and is tried again: %s", self.name, error)
+            # A renewal that succeeds too late for its holder lengthens the lease once more for others.
+            self._refused, self._refused_until = str(error), time.monotonic() + 2 * self.lease
             self._beat_soon()
             return
+        finally:
+            self._asked_at = None
         if not isinstance(outcome, c.Renewed):
             return
         if outcome.blocked:

@@ -14,7 +14,7 @@ from effectlog import telemetry
 from effectlog.ending import dead_letter_run
 from effectlog.entries import is_busy
 from effectlog.errors import StoreClosed, StoreError
-from effectlog.lease import stood_still
+from effectlog.lease import why_lapsed
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 from effectlog.store.protocol import RUN_LOCKED, TAKES_NO_WRITES
 
@@ -169,8 +169,7 @@ async def expire(
     """What ends a gone owner's attempt: another attempt, or a dead letter after too many."""
     fence = c.Fence(run.id, run.attempt)
     how = "its process died" if run.owner in dead else "its lease ran out"
-    if still := stood_still(run.owner or ""):
-        how += f" while its process stood still for {still:.1f} s"
+    how += why_lapsed(run.owner or "")
     crashes = run.crashes + 1
     error = ErrorInfo(
         "effectlog.WorkerLost",

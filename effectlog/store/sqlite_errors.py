@@ -32,6 +32,11 @@ def translated(error: Exception, name: str) -> StoreError:
             advice, reason = "the disk is full; free space on it", TAKES_NO_WRITES
         case sqlite3.SQLITE_READONLY:
             advice, reason = "it is read-only; make the file and its folder writable", TAKES_NO_WRITES
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_NOMEM:
+            advice, reason = (
+                f"SQLite could not read or write it ({_named(error)}); {_IN_THE_WAY}",
+                TAKES_NO_WRITES,
+            )
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             advice = (
                 f"it is damaged or no database ({text}); restore it from a backup, or choose another path"
@@ -39,3 +44,14 @@ def translated(error: Exception, name: str) -> StoreError:
         case _:
             advice = text
     return StoreError(f"{name}: {advice}", transient=False, reason=reason)
+
+
+_IN_THE_WAY = (
+    "look for a full disk or quota, a limit of this process (RLIMIT_FSIZE, open files), missing rights and, in the "
+    "system's log, a failing disk"
+)
+
+
+def _named(error: Exception) -> str:
+    """The error with SQLite's own name for it, which tells one failing call from another."""
+    return f"{error}, {getattr(error, 'sqlite_errorname', 'no code')}"

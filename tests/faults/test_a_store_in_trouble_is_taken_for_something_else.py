@@ -1,0 +1,169 @@
+"""Danger: the store can't be written, and its run is called damaged, or the user's own process is blamed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from effectlog import EffectLog, LeaseLost, Retry, RunState, durable_task, effect
+from effectlog import commands as c
+from effectlog.context import here_attempt
+from effectlog.rows import NewRun
+from effectlog.store.protocol import TAKES_NO_WRITES
+from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite_errors import translated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WORKER = """
+import asyncio, logging, sys
+from effectlog import EffectLog, durable_task
+
+@durable_task(name="t")
+async def t() -> str:
+    return "done"
+
+async def main() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    async with EffectLog(sys.argv[1], check_store=False) as log, log.worker():
+        print("ready", file=sys.stderr, flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main())
+"""
+
+
+@contextlib.contextmanager
+def a_worker(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Leaves when its input ends; what it says is to be read from its stderr."""
+    command = [sys.executable, "-c", WORKER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until_said(process: subprocess.Popen[str], *words: str) -> str:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if all(word in line for word in words):
+            return line
+    raise AssertionError(f"it never said {words}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits another process")
+async def test_a_takeover_that_the_system_refused_to_write_comes_as_soon_as_it_can(tmp_path: Path) -> None:
+    import resource
+
+    path = tmp_path / "runs.db"
+    store = SqliteStore(path)
+    await store.open()
+    await store.apply([c.CreateRuns((NewRun(id="r", task="t", args=b"[[],{}]"),), "t")])
+    await store.apply([c.Claim("gone", "gone", 600.0, (c.TaskLimit(("t",)),), 1)])
+    with a_worker(path) as worker:
+        until_said(worker, "ready")
+        before = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+        await store.apply([c.Renew("gone", 0.05, (c.Fence("r", 1),))])
+        said = until_said(worker, "could not read or write it")
+        resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, before)
+        free = time.monotonic()
+        async with asyncio.timeout(20):
+            while (await store.states(["r"]))["r"] is RunState.RUNNING:
+                await asyncio.sleep(0.02)
+        took = time.monotonic() - free
+    await store.close()
+    assert "can't be taken over" not in said, "the run was blamed"
+    assert "SQLITE_IOERR" in said
+    assert took < 8.0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR | 3 << 8, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL],
+)
+def test_what_the_system_refuses_is_the_stores_trouble(code: int) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    assert translated(error, "x").reason == TAKES_NO_WRITES
+
+
+requested = threading.Event()
+told: list[str] = []
+
+
+@effect(key="first")
+async def first() -> None:
+    requested.set()
+
+
+@effect(key="second")
+async def second() -> None:
+    """Never sent: the lease is gone by then."""
+
+
+@durable_task(retry=Retry(delay=0.0))
+async def outlasts_its_lease() -> None:
+    await first()
+    try:
+        while not told:
+            await asyncio.sleep(0.05)
+            attempt = here_attempt()
+            if attempt is not None and time.monotonic() >= attempt.lease_until:
+                await second()
+    except LeaseLost as lost:
+        told.append(str(lost))
+        raise
+
+
+async def test_a_lease_that_the_store_did_not_renew_is_not_blamed_on_the_process(tmp_path: Path) -> None:
+    requested.clear()
+    told.clear()
+    path = tmp_path / "runs.db"
+    store = SqliteStore(path, busy_timeout=0.1)
+    async with EffectLog(store, lease=1.2, check_store=False) as log, log.worker():
+        run = await log.enqueue(outlasts_its_lease)
+        async with asyncio.timeout(10):
+            while not requested.is_set():
+                await asyncio.sleep(0.01)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            async with asyncio.timeout(10):
+                while not told:
+                    await asyncio.sleep(0.02)
+            connection.execute("ROLLBACK")
+        await run.result(20)
+        (lost, *_) = [attempt for attempt in (await run.record()).attempts if attempt.error is not None]
+    assert "the store did not renew it" in told[0]
+    assert "locked by another connection" in told[0]
+    assert "interpreter lock" not in told[0]
+    assert lost.error is not None
+    assert "locked by another connection" in lost.error.message, (
+        "who takes over in the same process knows it too"
+    )
+
+
+def test_a_process_that_was_late_itself_does_not_blame_the_store() -> None:
+    from effectlog.lease import Owner
+
+    class Engine:
+        """Never asked for anything."""
+
+    owner = Owner(Engine(), name="w", lease=0.3, heartbeat=0.1)  # type: ignore[arg-type]
+    owner._refused, owner._refused_until = "locked", time.monotonic() + 60
+    assert owner.store_trouble() == "locked"
+    owner._looked_at -= 1.0
+    assert owner.store_trouble() == ""
+    owner._look()
+    assert owner.store_trouble() == "", "it was late, and came back"
