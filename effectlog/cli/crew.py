@@ -15,17 +15,24 @@ if TYPE_CHECKING:
     from effectlog.store.protocol import WorkerRow
 
 
-async def crew(log: Administration, late: Container[str | None] = ()) -> tuple[WorkerFacts, ...]:
+async def crew(
+    log: Administration, late: Container[str | None] = (), cut_off: Container[str] = ()
+) -> tuple[WorkerFacts, ...]:
     """Every worker known to the store. One whose death nothing can prove counts as alive.
 
-    ``late``: the owners whose lease has ended.
+    ``late``: the owners whose lease has ended. ``cut_off``: those that have no session.
     """
     store = log.engine.store
     rows = await log.engine.read(store.workers())
     dead = await log.engine.read(store.liveness.dead(frozenset(row.owner for row in rows)))
     oldest = store.clock.wall() - SILENT_AFTER
     return tuple(
-        _facts(row, alive=row.owner not in dead, silent=row.owner in late or row.beat_at < oldest)
+        _facts(
+            row,
+            alive=row.owner not in dead,
+            silent=row.owner in late or row.beat_at < oldest,
+            cut_off=row.owner in cut_off,
+        )
         for row in rows
     )
 
@@ -35,8 +42,8 @@ def known_tasks(workers: Iterable[WorkerFacts]) -> frozenset[str]:
     return frozenset(task for worker in workers if worker.alive for task in worker.tasks)
 
 
-def _facts(row: WorkerRow, *, alive: bool, silent: bool) -> WorkerFacts:
+def _facts(row: WorkerRow, *, alive: bool, **more: bool) -> WorkerFacts:
     claimed = None if row.claimed_at is None else utc(row.claimed_at)
     return WorkerFacts(
-        row.worker, row.host, row.pid, row.concurrency, alive, utc(row.beat_at), claimed, row.tasks, silent
+        row.worker, row.host, row.pid, row.concurrency, alive, utc(row.beat_at), claimed, row.tasks, **more
     )

@@ -17,7 +17,7 @@ from effectlog.store.protocol import RunFilter
 if TYPE_CHECKING:
     from effectlog.administration import Administration
 
-_APART = frozenset({"states", "pending", "oldest_doubt_at", "clock"})
+_APART = frozenset({"states", "pending", "oldest_doubt_at", "clock", "without_session"})
 
 
 async def examine(log: Administration) -> Health:
@@ -25,7 +25,7 @@ async def examine(log: Administration) -> Health:
     store = log.engine.store
     health: dict[str, Any] = await log.engine.read(store.health())
     lapsed = await log.engine.read(log.lapsed())
-    workers = await crew(log, {run.owner for run in lapsed})
+    workers = await crew(log, {run.owner for run in lapsed}, health.get("without_session", ()))
     known = known_tasks(worker for worker in workers if not worker.silent)
     pending = [
         PendingFacts(

@@ -14,6 +14,7 @@ class WorkerFacts:
     """One worker that has reported itself and not left.
 
     ``silent``: it let a lease end, or has not reported for a minute; its process may be there all the same.
+    ``cut_off``: it has no session with the server, by which others see that it is alive.
     """
 
     name: str
@@ -25,6 +26,7 @@ class WorkerFacts:
     claimed_at: datetime | None
     tasks: tuple[str, ...]
     silent: bool = False
+    cut_off: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,11 @@ def _worker(worker: WorkerFacts, found: Health, now: float) -> str:
         return f"worker {worker.name} reported {span(ahead)} in the future: a wall clock was stepped back"
     if worker.silent:
         return _silent(worker, found, -ahead)
+    if worker.cut_off:
+        return (
+            f"worker {worker.name} (pid {worker.pid} on {worker.host}) has no session with the server, so it claims "
+            f"no run and starts no effect: its log says why; free a connection for it (max_connections, its role's limit)"
+        )
     waiting = any(row.task in worker.tasks and _late(row, now) for row in found.pending)
     looked = worker.claimed_at
     if waiting and not _full(found) and (looked is None or now - looked.timestamp() > _LATE):

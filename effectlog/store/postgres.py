@@ -165,6 +165,7 @@ class PostgresStore:
             notify=self._sql["notify"],
             on_open=self._liveness.take_again,
             on_news=lambda: self._news.set(),  # noqa: PLW0108 - a new event comes with each open
+            described=lambda error: f"{self.name}: {self._url.hide(str(error)) or type(error).__name__}",
         )
 
     async def migrate(self) -> None:

@@ -119,6 +119,7 @@ class Applier:
             nonlocal news
             if not (aside.starts or self._may_start()) and any(map(is_start, commands)):
                 raise SessionLostError
+            aside.claims = not self._may_start()
             batch = Batch(connection, self._sql, self._schema)
             outcomes = await apply_batch(
                 batch, commands, aside, verify_dead=self._liveness.session is not None
@@ -135,7 +136,7 @@ class Applier:
         return outcomes
 
     def _may_start(self) -> bool:
-        """Whether effects may start: an owner that lost its session may already count as dead."""
+        """Whether effects may start and runs be claimed: an owner that lost its session may already count as dead."""
         session = self._liveness.session
         return session is None or session.up or not self._liveness.holds
 

@@ -40,6 +40,8 @@ class Aside:
     """Runs whose rows are locked by somebody else's transaction."""
     starts: bool = False
     """No effect may start: this process's session is being opened again."""
+    claims: bool = False
+    """No run is claimed, for the same reason: peers that have their session get it, and can go on with it."""
     apart: bool = False
     """Runs are claimed one by one: of one of them something was refused."""
 
@@ -66,7 +68,7 @@ async def apply_batch(
         if command is None:
             outcomes.append(c.Refused(c.Refusal.BUSY))
         else:
-            outcomes.append(await _perform(batch, _believing(command, alive), apart=aside.apart))
+            outcomes.append(await _perform(batch, _believing(command, alive), aside))
     await batch.flush()
     return [_complete(*pair, aside) for pair in zip(commands, outcomes, strict=True)]
 
@@ -98,10 +100,12 @@ def _believing(command: c.Command, alive: frozenset[str]) -> c.Command:
     return command
 
 
-async def _perform(batch: Batch, command: c.Command, *, apart: bool) -> c.Outcome:
+async def _perform(batch: Batch, command: c.Command, aside: Aside) -> c.Outcome:
     match command:
+        case c.Claim() if aside.claims:
+            return c.Claimed((), batch.pages.now)
         case c.Claim():
-            return await claim(batch, command, apart=apart)
+            return await claim(batch, command, apart=aside.apart)
         case c.Purge():
             return await purge(batch, command)
         case c.Subscribe():

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import random
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
@@ -28,6 +29,8 @@ T = TypeVar("T")
 PING = 1.0
 """Seconds between looks at the connection; an answer may take twice as long. Well within any grace."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_TOLD_AFTER, _TOLD_AGAIN = 5.0, 60.0
+"""Seconds without a session after which people are told, and told again."""
 
 _sessions: WeakSet[Session] = WeakSet()
 
@@ -51,6 +54,7 @@ class Session:
         notify: the statement that announces.
         on_open: called with each new connection before it counts as up.
         on_news: called when another process announced something, or may have while we were away.
+        described: a failure as people may see it, with the server's address and without a password.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Session:
         notify: str,
         on_open: Callable[[Connection], Awaitable[None]],
         on_news: Callable[[], None],
+        described: Callable[[BaseException], str],
     ) -> None:
         self._connect = connect
         self._channel = channel
@@ -69,6 +74,7 @@ class Session:
         self._notify = notify
         self._on_open = on_open
         self._on_news = on_news
+        self._absence = _Absence(described)
         self._connection: Connection | None = None
         self._task: asyncio.Task[None] | None = None
         self._using = asyncio.Lock()
@@ -132,6 +138,7 @@ class Session:
                 await self._watch()
             except Exception as error:
                 logger.debug("effectlog: the PostgreSQL session is opened again: %s", type(error).__name__)
+                self._absence.goes_on(error)
             finally:
                 self._drop_connection()
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter is no secret
@@ -146,6 +153,7 @@ class Session:
             await connection.add_listener(self._channel, self._on_notification)
             await self._on_open(connection)
         self._up.set()
+        self._absence.ends()
         self._on_news()  # Whatever was announced while nobody listened.
 
     async def _watch(self) -> None:
@@ -173,6 +181,34 @@ class Session:
     def _on_notification(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         if payload != self._token:
             self._on_news()
+
+
+class _Absence:
+    """The time without a session: nothing starts here meanwhile, and somebody may have to look why."""
+
+    def __init__(self, described: Callable[[BaseException], str]) -> None:
+        self._described = described
+        self._since: float | None = None
+        self._tell_at = 0.0
+
+    def goes_on(self, error: BaseException) -> None:
+        now = time.monotonic()
+        if self._since is None:
+            self._since, self._tell_at = now, now + _TOLD_AFTER
+        elif now >= self._tell_at:
+            self._tell_at = now + _TOLD_AGAIN
+            logger.warning(
+                "effectlog: the session by which this process shows that it is alive can't be had again for %.0f s, so it "
+                "claims no run and starts no effect: %s. It needs a free connection on the server",
+                now - self._since,
+                self._described(error),
+            )
+
+    def ends(self) -> None:
+        now = time.monotonic()
+        if self._since is not None and now - self._since > _TOLD_AFTER:
+            logger.info("effectlog: the session is there again after %.0f s", now - self._since)
+        self._since = None
 
 
 async def _ping(connection: Connection) -> None:

@@ -55,6 +55,9 @@ ILL = {
     "no worker that knows it gives a sign of life": replace(
         HEALTH, pending=(replace(QUEUE, known=False),), workers=(SILENT, replace(WORKER, tasks=()))
     ),
+    "w (pid 1 on host) has no session with the server": replace(
+        HEALTH, pending=(), workers=(replace(WORKER, cut_off=True),)
+    ),
     "lost its owner": replace(HEALTH, pending=(), workers=(), stuck=("run",)),
     "stepped back": replace(HEALTH, pending=(), workers=(replace(WORKER, reported_at=at(-900)),)),
     "held for a decision": replace(HEALTH, pending=(), states={"held": 1}, held=("run",)),

@@ -501,6 +501,16 @@ SELECT o.owner, o.host, o.pid, o.process_start, o.held_at,
        ) AS free
 FROM effectlog.owners AS o WHERE o.owner = ANY($1::text[]);
 
+-- name: workers_without_session
+SELECT o.owner FROM effectlog.owners AS o JOIN effectlog.workers AS w ON w.owner = o.owner
+WHERE NOT EXISTS (
+    SELECT 1 FROM pg_locks AS l
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND l.classid::bigint = (o.lock_key >> 32) & 4294967295
+      AND l.objid::bigint = o.lock_key & 4294967295
+);
+
 -- name: lock_owners
 SELECT pg_try_advisory_xact_lock_shared(wanted.key)
 FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted(key, place) ORDER BY wanted.place;
