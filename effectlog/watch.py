@@ -7,8 +7,9 @@ import concurrent.futures
 import time
 from typing import TYPE_CHECKING
 
-from effectlog.errors import EffectLogError
+from effectlog.errors import EffectLogError, StoreError
 from effectlog.model import RunState
+from effectlog.store.protocol import Confirming
 
 if TYPE_CHECKING:
     from effectlog.engine import Engine
@@ -32,9 +33,23 @@ class _Reading:
 
     async def run(self) -> StoredRun | None:
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._store.get(self._run_id))
+            self._task = asyncio.get_running_loop().create_task(self._read())
         # Shielded: who waits here and is cancelled must not cancel what the others wait for.
         return await asyncio.shield(self._task)
+
+    async def _read(self) -> StoredRun | None:
+        """Read it, as durable as a write: its caller is told how the run ended, and goes by that."""
+        while True:
+            try:
+                stored = await self._store.get(self._run_id)
+                if isinstance(self._store, Confirming):
+                    await self._store.confirm()
+            except StoreError as error:
+                if not error.transient:
+                    raise
+                await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+            else:
+                return stored
 
 
 class StateWatch:

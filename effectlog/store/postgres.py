@@ -21,6 +21,7 @@ from effectlog.store.postgres_batch import LEASE_CLOCK
 from effectlog.store.postgres_claims import load_summaries, load_whole
 from effectlog.store.postgres_clock import ServerClock
 from effectlog.store.postgres_commits import Commits, Work
+from effectlog.store.postgres_confirm import Confirmation
 from effectlog.store.postgres_connections import SESSION_APPLICATION, Connection, Lane, Shield, apart, connect
 from effectlog.store.postgres_effects import EffectTransactions, OpenTransaction
 from effectlog.store.postgres_errors import refused, translated
@@ -87,6 +88,7 @@ class PostgresStore:
             self._url, self._sql, size=pool_size, patience=patience, limit=time_limit
         )
         self._commits = Commits(self._sql, self._url.name)
+        self._confirmation = Confirmation(self._commits, self._users, self._sql, self._url.name)
         self._shield = Shield()
         self._news = asyncio.Event()
         self._liveness = PostgresLiveness(
@@ -268,6 +270,10 @@ class PostgresStore:
         return self._effects.open()
 
     # --- reading ---------------------------------------------------------------------------------
+
+    async def confirm(self) -> None:
+        """Return once all that reads have shown so far is as durable as a write of now, standby included."""
+        await self._call(self._confirmation.confirm())
 
     async def changed(self) -> None:
         """Return when another process announced a change, and after ``POLL_INTERVAL`` at the latest."""

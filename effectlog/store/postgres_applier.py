@@ -14,6 +14,7 @@ from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.store.postgres_apply import Aside, SessionLostError, apply_batch, is_start
 from effectlog.store.postgres_batch import Batch, BlockedError
+from effectlog.store.postgres_confirm import has_standby, tells
 from effectlog.store.postgres_errors import LOCK_TIMEOUT, is_unstorable, sqlstate
 from effectlog.store.postgres_stalled import Stalled
 from effectlog.store.protocol import RUN_LOCKED
@@ -125,6 +126,8 @@ class Applier:
                 batch, commands, aside, verify_dead=self._liveness.session is not None
             )
             state.wrote, news = batch.wrote, batch.news
+            if not state.wrote and any(map(tells, outcomes)):
+                state.wrote = await has_standby(connection, self._sql)
             self._saw_clock(batch.pages.now)
             return outcomes
 

@@ -53,9 +53,10 @@ class Writer:
 
 @dataclass(slots=True)
 class Work:
-    """What one try of a unit of work returned, and whether it wrote anything."""
+    """What one try of a unit of work says of itself."""
 
     wrote: bool = False
+    """It wrote something, or tells what has to be as durable as a write: it needs a commit that counts."""
 
 
 Unit: TypeAlias = Callable[[Connection, Work], Awaitable[T]]

@@ -190,6 +190,15 @@ class Foreseeing(Protocol):
 
 
 @runtime_checkable
+class Confirming(Protocol):
+    """A store whose reads can show what a fail-over would take back: a synchronous standby may not have it yet."""
+
+    async def confirm(self) -> None:
+        """Return once all that reads have shown so far is as durable as a write."""
+        ...
+
+
+@runtime_checkable
 class Joining(Protocol):
     """A store that can apply commands inside a transaction that somebody else began on its database."""
 

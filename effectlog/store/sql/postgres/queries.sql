@@ -49,6 +49,10 @@ SET LOCAL synchronous_commit TO remote_apply;
 SET LOCAL lock_timeout TO '500ms';
 SET LOCAL idle_in_transaction_session_timeout TO '6s';
 
+-- name: standby_names_length
+-- More than 0 where commits wait for a standby.
+SELECT pg_catalog.length(pg_catalog.current_setting('synchronous_standby_names'));
+
 -- name: effect_settings
 -- A transaction that an effect writes in. It may wait for the effect's own rows, so no lock_timeout.
 SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
