@@ -76,6 +76,11 @@ class Engine:
         """Whether the error is of this engine's own store: another store's trouble is not ours."""
         return error in self._batches.errors
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child's copy: its thread, and all that waits there, is its parent's."""
+        return os.getpid() != self._pid
+
     # --- life ----------------------------------------------------------------------------------
 
     def start(self) -> concurrent.futures.Future[None]:
@@ -84,7 +89,7 @@ class Engine:
         Raises ConfigurationError where it is at work already, or threads are none.
         """
         refuse_green_threads()
-        if self._thread is not None and os.getpid() == self._pid:
+        if self._thread is not None and not self.inherited:
             raise ConfigurationError(
                 f"the log on {self.store.name} is open already; open it once, around all that uses it, and pass the "
                 f"object on"
@@ -103,7 +108,7 @@ class Engine:
         """Commit what was handed in, close the store and end the thread. May be called twice."""
         atexit.unregister(self.close)
         thread = self._thread
-        if thread is None or os.getpid() != self._pid:
+        if thread is None or self.inherited:
             return
         with self._inbox.lock:
             self._inbox.close()
@@ -144,7 +149,7 @@ class Engine:
 
     def closed_error(self) -> StoreClosed:
         """Why nothing can be handed in any more."""
-        if os.getpid() != self._pid:
+        if self.inherited:
             return StoreClosed(
                 f"this log was opened by process {self._pid}; its forked child {os.getpid()} must open its own"
             )
@@ -240,7 +245,7 @@ class Engine:
 
     def _check_process(self) -> None:
         # Asked before the lock is taken, which a forked child may have inherited as held.
-        if os.getpid() != self._pid:
+        if self.inherited:
             raise self.closed_error()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:

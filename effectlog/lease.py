@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 import uuid
 from typing import TYPE_CHECKING
@@ -51,6 +52,8 @@ def checked_lease(lease: float, heartbeat: float | None) -> tuple[float, float]:
 
 
 _owners: WeakSet[Owner] = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_owners.clear)  # What goes on in the parent is not under way here.
 
 
 def attempts_at(run_id: str) -> list[Attempt]:

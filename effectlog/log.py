@@ -85,6 +85,7 @@ class EffectLog(StoredRuns):
     async def __aenter__(self) -> EffectLog:
         """Open the store. Raises StoreRefused where it can't be trusted, StoreError where it can't be reached."""
         opened = self._engine.start()
+        self._owner = None  # One that was left behind by a fork is the parent's.
         try:
             await asyncio.wrap_future(opened)
             await self._prepare()
@@ -111,8 +112,11 @@ class EffectLog(StoredRuns):
     async def close(self) -> None:
         """Commit what was acknowledged and close the store; everything after it raises StoreClosed.
 
-        A worker that is still at work gives its runs back first, and uses no attempt up.
+        A worker that is still at work gives its runs back first, and uses no attempt up. In a forked child nothing is
+        closed: all of it is its parent's.
         """
+        if self._engine.inherited:
+            return
         telemetry.unwatch(self._engine.store.name, self._engine.health)
         for worker in list(self._workers):
             await worker.abandon()

@@ -313,6 +313,8 @@ class SyncWorker:
 
     def _abandon(self) -> None:
         """At the end of a process that never left the worker: it did not crash."""
+        if self._worker.inherited:
+            return  # And a process that ends starts no thread to ask on.
         with contextlib.suppress(EffectLogError):
             self._portal.call(self._worker.abandon(), "worker.release()")
 

@@ -68,12 +68,18 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
 
+    @property
+    def inherited(self) -> bool:
+        """Whether this is a forked child's copy: what it would wait for goes on in its parent alone."""
+        return os.getpid() != self._pid
+
     # --- life ----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Worker:
         """Begin to claim. Raises StoreClosed if the log is not open, ConfigurationError for a second time."""
         if self._claimer is not None:
             raise ConfigurationError(f"worker {self.name} was used before; ask log.worker(...) for a new one")
+        self._check_process()
         await self._prepare()
         await self._owner.start()
         self._loop = asyncio.get_running_loop()
@@ -94,9 +100,9 @@ class Worker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Drain; on an exception release instead."""
-        if self._loop is None:
-            return  # Its log was closed under it.
+        """Drain; on an exception release instead. A forked child leaves without either."""
+        if self._loop is None or self.inherited:
+            return  # Its log was closed under it, or the worker is its parent's.
         if kind is None:
             await self.drain()
         else:
@@ -105,8 +111,10 @@ class Worker:
     async def drain(self, timeout: float | None = None) -> bool:
         """Claim nothing more and wait for what is being executed; after ``timeout`` seconds release the rest.
 
-        True if everything was finished. A cancellation of the caller releases as well.
+        True if everything was finished. A cancellation of the caller releases as well. Raises ConfigurationError in a
+        forked child.
         """
+        self._check_process()
         if self._claimer is not None:
             await self._claimer.stop()
         try:
@@ -123,8 +131,10 @@ class Worker:
     async def release(self) -> bool:
         """Give everything back; no attempt is used up. False if code is left behind that would not stop.
 
-        What is left behind stays this worker's until the process is gone or its lease has ended.
+        What is left behind stays this worker's until the process is gone or its lease has ended. Raises
+        ConfigurationError in a forked child.
         """
+        self._check_process()
         if self._left is None:
             self._left = asyncio.ensure_future(self._release())
         return await asyncio.shield(self._left)
@@ -132,8 +142,8 @@ class Worker:
     async def abandon(self) -> None:
         """Release from whatever loop, where the worker has not left yet: its log is closed under it."""
         loop = self._loop
-        if loop is None or os.getpid() != self._pid:
-            return  # It has left, or it is a forked child's copy.
+        if loop is None or self.inherited:
+            return  # It has left, or is the parent's.
         if loop is asyncio.get_running_loop():
             await self.release()
         elif loop.is_running():
@@ -154,6 +164,13 @@ class Worker:
             await self._engine.commit(c.Leave(self._owner.id))
         await self._owner.stop()
         self._loop = None
+
+    def _check_process(self) -> None:
+        if self.inherited:
+            raise ConfigurationError(
+                f"worker {self.name} belongs to process {self._pid}, and its forked child {os.getpid()} has only a copy; "
+                f"open a log and a worker of its own there"
+            )
 
     # --- as the process's main business --------------------------------------------------------
 
