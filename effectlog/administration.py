@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from effectlog.upkeep import purge
 from effectlog.watch import StateWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
     from datetime import timedelta
 
     from effectlog.engine import Engine
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from effectlog.store.protocol import RunFilter
 
 _PAGE = 500
+
+S = TypeVar("S")
 
 
 class Administration:
@@ -42,11 +44,19 @@ class Administration:
         self.watch = StateWatch(engine)
 
     async def stored(self, run_id: str) -> StoredRun:
+        """A run whole, with all its values. Raises RunNotFound."""
+        return await self._existing(run_id, self.engine.store.get)
+
+    async def summary(self, run_id: str) -> StoredSummary:
+        """A run as a list shows it; reads no values. Raises RunNotFound."""
+        return await self._existing(run_id, self.engine.store.summary)
+
+    async def _existing(self, run_id: str, read: Callable[[str], Coroutine[Any, Any, S | None]]) -> S:
         if not isinstance(run_id, str):
             raise ConfigurationError(f"a run's id is a text, not {run_id!r}")
         if not is_storable(run_id):
             raise not_found(run_id)
-        run = await self.engine.read(self.engine.store.get(run_id))
+        run = await self.engine.read(read(run_id))
         if run is None:
             raise not_found(run_id)
         return run

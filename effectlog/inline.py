@@ -120,7 +120,7 @@ class _Inline:
         """Wait until the run has ended or is held (True), or may be claimed (False)."""
         told = 0.0
         while True:
-            row = (await self._enqueuer.admin.stored(run_id)).row
+            row = (await self._enqueuer.admin.summary(run_id)).row
             if row.state.ended or row.state is RunState.HELD:
                 return True
             if row.state is RunState.RUNNING:

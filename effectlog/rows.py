@@ -167,6 +167,8 @@ class StoredSummary(Struct):
     attempts: int = 0
     requests: int = 0
     unsettled: list[UnsettledEffect] = field(default_factory=list)
+    result: bytes | None = None
+    """Only where it was asked for."""
     damage: str | None = None
     """What of it can't be read, and is left out here."""
 

@@ -11,7 +11,7 @@ from effectlog.errors import ConfigurationError, RunCancelled, RunFailed, RunHel
 from effectlog.model import RunRecord, RunState
 
 if TYPE_CHECKING:
-    from effectlog.rows import StoredRun
+    from effectlog.rows import StoredSummary
     from effectlog.spec import Annotation
 
 R_co = TypeVar("R_co", covariant=True)
@@ -59,7 +59,7 @@ class Run(Generic[R_co]):
         outcome: R_co = self._outcome(stored)
         return outcome
 
-    async def _settled(self) -> StoredRun:
+    async def _settled(self) -> StoredSummary:
         """Wait until the run has ended or is held; a ``retry`` may set it going again in between."""
         while True:
             stored = await self._log.watch.settled(self.id)
@@ -68,13 +68,13 @@ class Run(Generic[R_co]):
             if stored.row.state.ended or stored.row.state is RunState.HELD:
                 return stored
 
-    def _outcome(self, run: StoredRun) -> Any:
+    def _outcome(self, run: StoredSummary) -> Any:
         row = run.row
         if row.state is RunState.SUCCEEDED:
             returns = None if self._returns is None else self._returns.value
             return self._log.codec.decode(run.result or b"null", returns)
         if row.state is RunState.HELD:
-            keys = [effect.key for effect in run.effects if effect.unsettled]
+            keys = [effect.key for effect in run.unsettled]
             raise RunHeld(
                 f"run {self.id} is held: effect {', '.join(keys)} is in doubt and waits for a decision; see "
                 f"'effectlog show {self.id}', then 'effectlog resolve {self.id} KEY --applied JSON|--not-applied --by YOU'",

@@ -32,8 +32,8 @@ class StoredRuns:
 
     async def get_run(self, run_id: str) -> Run[Any]:
         """A handle on a stored run. Raises RunNotFound."""
-        stored = await self._admin.stored(run_id)
-        task = registered().get(stored.row.task)
+        found = await self._admin.summary(run_id)
+        task = registered().get(found.row.task)
         return Run(self._admin, run_id, returns=task.returns if task else None)
 
     async def list_runs(

@@ -13,7 +13,7 @@ from effectlog.store.protocol import Confirming
 
 if TYPE_CHECKING:
     from effectlog.engine import Engine
-    from effectlog.rows import StoredRun
+    from effectlog.rows import StoredSummary
     from effectlog.store.protocol import Store
 
 _PAUSE = 0.005
@@ -24,24 +24,24 @@ _PAUSE_AFTER_FAILURE = 0.25
 
 
 class _Reading:
-    """One run read whole, once for everybody who was told of it at the same time. On the engine's loop."""
+    """One run read with its result, once for everybody who was told of it at the same time. On the engine's loop."""
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store = store
         self._run_id = run_id
-        self._task: asyncio.Task[StoredRun | None] | None = None
+        self._task: asyncio.Task[StoredSummary | None] | None = None
 
-    async def run(self) -> StoredRun | None:
+    async def run(self) -> StoredSummary | None:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._read())
         # Shielded: who waits here and is cancelled must not cancel what the others wait for.
         return await asyncio.shield(self._task)
 
-    async def _read(self) -> StoredRun | None:
+    async def _read(self) -> StoredSummary | None:
         """Read it, as durable as a write: its caller is told how the run ended, and goes by that."""
         while True:
             try:
-                stored = await self._store.get(self._run_id)
+                stored = await self._store.summary(self._run_id, result=True)
                 if isinstance(self._store, Confirming):
                     await self._store.confirm()
             except StoreError as error:
@@ -61,7 +61,7 @@ class StateWatch:
         self._task: asyncio.Task[None] | None = None
         self._changed: asyncio.Event | None = None
 
-    async def settled(self, run_id: str) -> StoredRun | None:
+    async def settled(self, run_id: str) -> StoredSummary | None:
         """Read the run once it has ended or is held, None if it is not stored; on any loop.
 
         By then somebody may have set it going again.

@@ -73,6 +73,10 @@ class ForgetfulStore:
         stored = await self._inner.get(run_id)
         return None if stored is None else _without_owner(stored)
 
+    async def summary(self, run_id: str, *, result: bool = False) -> StoredSummary | None:
+        stored = await self._inner.summary(run_id, result=result)
+        return None if stored is None else _without_owner(stored)
+
     async def find(self, query: RunFilter) -> list[StoredSummary]:
         return [_without_owner(stored) for stored in await self._inner.find(query)]
 

@@ -73,7 +73,7 @@ def resolve(
     async def decide() -> RunState:
         async with open_log(store) as log:
             await log.resolve(run_id, effect_key, answer, by=by, evidence=evidence, if_requests=if_requests)
-            return (await log.administration.stored(run_id)).row.state
+            return (await log.administration.summary(run_id)).row.state
 
     state = run(decide())
     echo(f"{one_line(effect_key)}: {'not applied' if not_applied else 'applied'}; run {run_id} is {state}")

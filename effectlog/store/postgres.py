@@ -313,6 +313,17 @@ class PostgresStore:
         found = await self._read(lambda connection: load_whole(self._fetching(connection), [run_id]))
         return found[0] if found else None
 
+    async def summary(self, run_id: str, *, result: bool = False) -> StoredSummary | None:
+        async def use(connection: Connection) -> list[StoredSummary]:
+            fetch = self._fetching(connection)
+            found = await load_summaries(fetch, [run_id])
+            if found and result:
+                ((found[0].result,),) = await fetch("load_result", run_id)
+            return found
+
+        found = await self._read(use)
+        return found[0] if found else None
+
     async def find(self, query: RunFilter) -> list[StoredSummary]:
         statement, filters = "find_runs", list[str]()
         if query.task is not None:

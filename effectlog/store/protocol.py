@@ -121,6 +121,10 @@ class Store(Protocol):
         """Read one run whole."""
         ...
 
+    async def summary(self, run_id: str, *, result: bool = False) -> StoredSummary | None:
+        """Read one run as a list shows it; with ``result`` also what it returned, and no other stored value."""
+        ...
+
     async def find(self, query: RunFilter) -> list[StoredSummary]:
         """List runs, newest first. Reads no stored value: a page of runs may hold gigabytes."""
         ...

@@ -290,6 +290,10 @@ class SqliteStore:
         found = await self._read(_snapshot, load_runs, [run_id])
         return found[0] if found else None
 
+    async def summary(self, run_id: str, *, result: bool = False) -> StoredSummary | None:
+        found = await self._read(_snapshot, partial(_summary, result=result), run_id)
+        return found[0] if found else None
+
     async def find(self, query: RunFilter) -> list[StoredSummary]:
         return await self._read(_snapshot, _find, query)
 
@@ -373,6 +377,13 @@ def _snapshot(
         return read(connection, what)
     finally:
         connection.execute("COMMIT")
+
+
+def _summary(connection: sqlite3.Connection, run_id: str, *, result: bool) -> list[StoredSummary]:
+    found = load_summaries(connection, [run_id])
+    if found and result:
+        found[0].result = connection.execute(SQL["load_result"], (run_id,)).fetchall()[0][0]
+    return found
 
 
 def _find(connection: sqlite3.Connection, query: RunFilter) -> list[StoredSummary]:

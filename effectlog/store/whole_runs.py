@@ -61,9 +61,9 @@ def summaries(
 
 
 def _summary_from(row: Sequence[Any]) -> StoredSummary:
-    created_at, idempotency_key, correlation_id, parent_id, attempts, requests = row[17:]
+    created_at, idempotency_key, correlation_id, parent_id, attempts, requests = row[-6:]
     return StoredSummary(
-        run_from(row),
+        run_from(row[:-6]),
         created_at,
         idempotency_key,
         correlation_id,

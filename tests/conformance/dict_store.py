@@ -190,6 +190,13 @@ class DictStore:
     async def get(self, run_id: str) -> StoredRun | None:
         return copy.deepcopy(self._shared[0].runs.get(run_id))
 
+    async def summary(self, run_id: str, *, result: bool = False) -> StoredSummary | None:
+        run = await self.get(run_id)
+        found = None if run is None else self.summary_of(run)
+        if run is not None and found is not None and result:
+            found.result = run.result
+        return found
+
     async def find(self, query: RunFilter) -> list[StoredSummary]:
         ids = list(self._shared[0].runs)
         if query.before and query.before not in ids:
@@ -200,9 +207,9 @@ class DictStore:
         wanted = [
             run for run in runs if query.state in (None, run.row.state) and query.task in (None, run.row.task)
         ]
-        return copy.deepcopy([self.summary(run) for run in wanted[: query.limit]])
+        return copy.deepcopy([self.summary_of(run) for run in wanted[: query.limit]])
 
-    def summary(self, run: StoredRun) -> StoredSummary:
+    def summary_of(self, run: StoredRun) -> StoredSummary:
         return StoredSummary(
             run.row,
             run.created_at,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from effectlog import EffectLog, Retry, RunFailed, RunNotFound, durable_task
-from effectlog.rows import StoredRun
+from effectlog.rows import StoredSummary
 from effectlog.store.sqlite import SqliteStore
 
 WAITERS = 300
@@ -17,9 +17,9 @@ go = asyncio.Event()
 class Counting(SqliteStore):
     reads = 0
 
-    async def get(self, run_id: str) -> StoredRun | None:
+    async def summary(self, run_id: str, *, result: bool = False) -> StoredSummary | None:
         self.reads += 1
-        return await super().get(run_id)
+        return await super().summary(run_id, result=result)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ async def test_one_read_serves_all_that_waited(log: EffectLog, store: Counting) 
     results[0].append(2)
     assert results[1:] == [[1]] * (len(results) - 1), "one waiter's change shows in another's result"
     # Those that were told in one round share a read; a round may begin before the last waiter has come.
-    assert store.reads <= 5
+    assert 1 <= store.reads <= 5
 
 
 async def test_a_failure_and_a_run_that_is_not_there_reach_every_waiter(log: EffectLog) -> None:

@@ -29,6 +29,11 @@ def large(text: str) -> str:
     return copy(text)
 
 
+@durable_task(name="lists.small")
+def small(text: str) -> int:
+    return len(copy(text))
+
+
 @durable_task(name="lists.fails", retry=Retry(max_attempts=1))
 def fails(text: str) -> str:
     copy(text)
@@ -92,3 +97,17 @@ def test_lists_and_bulk_actions_hold_no_value(store_url: str) -> None:
     assert {type(run) for run in found} == {RunSummary}
     assert record.result == record.args["text"] == record.effects[0].result == "a" * SIZE
     assert isinstance(record, RunSummary)
+
+
+def test_whoever_waits_for_a_result_reads_nothing_else(store_url: str) -> None:
+    with EffectLog(store_url) as log:
+        run = log.sync.enqueue(small.with_options(idempotency_key="small"), "a" * SIZE)
+        with log.sync.worker():
+            assert run.result(timeout=30) == SIZE
+        calls: dict[str, Callable[[], Any]] = {
+            "get_run": lambda: log.sync.get_run(run.id),
+            "result": lambda: log.sync.get_run(run.id).result(timeout=30),
+        }
+        peaks = {name: peak(call) for name, call in calls.items()}
+        assert {name: most for name, most in peaks.items() if most > SIZE / 2} == {}
+        assert log.sync.get_run(run.id).result() == SIZE

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from effectlog import commands as c
 from effectlog.model import RunState
 from effectlog.rows import UnsettledEffect
@@ -61,6 +63,17 @@ async def _(bench: Bench) -> None:
     await bench.finish(fence)
     second = await listed()
     equal((second.requests, second.unsettled), (2, open_effects[1:]), "what is left once one has returned")
+
+
+@topic.guarantee("one run is read as a list shows it, with its result where that is asked for")
+async def _(bench: Bench) -> None:
+    fence = await bench.running(task="looked at")
+    await bench.end(fence, result=b'"done"')
+    (listed,) = await bench.store.find(RunFilter(task=bench.name("looked at")))
+    equal(await bench.store.summary(fence.run_id), listed, "the run without its result")
+    with_result = await bench.store.summary(fence.run_id, result=True)
+    equal(with_result, replace(listed, result=b'"done"'), "the run with its result")
+    equal(await bench.store.summary("no such run", result=True), None, "an unknown run")
 
 
 @topic.guarantee("a list goes on from a run that was purged since")

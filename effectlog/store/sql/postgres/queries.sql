@@ -345,6 +345,9 @@ FROM effectlog.runs AS r WHERE r.id = ANY($1::text[]);
 SELECT run_id, effect_key, executing FROM effectlog.effects
 WHERE state = 'started' AND run_id = ANY($1::text[]) ORDER BY run_id, started_at, effect_key COLLATE "C";
 
+-- name: load_result
+SELECT result FROM effectlog.runs WHERE id = $1;
+
 -- name: read_states
 SELECT id, state FROM effectlog.runs WHERE id = ANY($1::text[]);
 

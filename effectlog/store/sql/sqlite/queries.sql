@@ -187,10 +187,11 @@ WHERE (:state IS NULL OR state = :state) AND (:task IS NULL OR task = :task)
 ORDER BY seq DESC LIMIT :limit;
 
 -- name: load_summaries
--- Values stand last in their rows and are not read, however big they are.
+-- Values stand behind what is read here, so SQLite leaves them alone, however big they are; but before waits_since.
 SELECT r.id, r.task, r.state, r.due_at, r.attempt, r.attempt_outcome, r.owner, r.lease_expires, r.lease_clock,
        r.releasing, r.errors, r.crashes, r.cancel_requested, r.finished_at, r.error_type, r.error_message,
-       r.error_traceback, r.created_at, r.idempotency_key, r.correlation_id, r.parent_id,
+       r.error_traceback, iif(r.state = 'pending', r.waits_since, NULL),
+       r.created_at, r.idempotency_key, r.correlation_id, r.parent_id,
        (SELECT count(*) FROM effectlog_attempts AS a WHERE a.run_id = r.id),
        (SELECT coalesce(sum(e.requests), 0) FROM effectlog_effects AS e WHERE e.run_id = r.id)
 FROM effectlog_runs AS r WHERE r.id IN (SELECT value FROM json_each(?));
@@ -198,6 +199,9 @@ FROM effectlog_runs AS r WHERE r.id IN (SELECT value FROM json_each(?));
 -- name: list_unsettled
 SELECT run_id, effect_key, executing FROM effectlog_effects
 WHERE state = 'started' AND run_id IN (SELECT value FROM json_each(?)) ORDER BY run_id, started_at, effect_key;
+
+-- name: load_result
+SELECT result FROM effectlog_runs WHERE id = ?;
 
 -- name: read_states
 SELECT id, state FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
