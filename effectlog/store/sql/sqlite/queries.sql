@@ -187,7 +187,8 @@ WHERE (:state IS NULL OR state = :state) AND (:task IS NULL OR task = :task)
 ORDER BY seq DESC LIMIT :limit;
 
 -- name: load_summaries
--- Values stand behind what is read here, so SQLite leaves them alone, however big they are; but before waits_since.
+-- Values stand behind what is read here, so SQLite leaves them alone, however big they are; only waits_since stands
+-- behind them, and is asked of pending runs alone.
 SELECT r.id, r.task, r.state, r.due_at, r.attempt, r.attempt_outcome, r.owner, r.lease_expires, r.lease_clock,
        r.releasing, r.errors, r.crashes, r.cancel_requested, r.finished_at, r.error_type, r.error_message,
        r.error_traceback, iif(r.state = 'pending', r.waits_since, NULL),
