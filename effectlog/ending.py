@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from msgspec import Struct
 from effectlog import commands as c
 from effectlog.attempt import Ending
 from effectlog.checks import fitting
+from effectlog.clients.retry_after import pause_asked_by
 from effectlog.errors import (
     ConfigurationError,
     DecodingError,
@@ -69,6 +71,7 @@ def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
         return _end(attempt, AttemptOutcome.CANCELLED, RunState.CANCELLED)
     if ending in (Ending.RELEASED, Ending.UNABLE):
         delay = 0.0 if attempt.reason == str(Ending.RELEASED) else max(GIVE_BACK_DELAY, attempt.back_in)
+        delay = max(delay, attempt.not_before - time.monotonic())
         error = reason if delay else None
         return _end(attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=error, delay=delay)
     message = f"attempt {attempt.fence.attempt} took longer than timeout={attempt.task.timeout:g} s"
@@ -89,7 +92,9 @@ def _end_by_body(attempt: Attempt, body: BodyEnd) -> c.EndAttempt:
         )
     pointless: tuple[type[BaseException], ...] = (EffectFailed, *attempt.task.retry.give_up_on)
     give_up = any(isinstance(leaf, pointless) or _is_unstorable(leaf) for leaf in (error, *_leaves(error)))
-    return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=give_up)
+    return _after_error(
+        attempt, describe(error), AttemptOutcome.ERROR, give_up=give_up, not_within=pause_asked_by(error)
+    )
 
 
 def _is_unstorable(error: BaseException) -> bool:
@@ -125,7 +130,7 @@ def _success(attempt: Attempt, value: Any) -> c.EndAttempt:
 
 
 def _after_error(
-    attempt: Attempt, error: ErrorInfo, outcome: AttemptOutcome, *, give_up: bool
+    attempt: Attempt, error: ErrorInfo, outcome: AttemptOutcome, *, give_up: bool, not_within: float = 0.0
 ) -> c.EndAttempt:
     errors = attempt.run.row.errors + 1
     retry = attempt.task.retry
@@ -137,7 +142,8 @@ def _after_error(
             error=error,
             on_dead=dead_letter_run(attempt.task, attempt.run, error, attempt.codec),
         )
-    return _end(attempt, outcome, RunState.PENDING, error=error, delay=retry.delay_after(errors))
+    delay = retry.delay_after(errors, not_within)
+    return _end(attempt, outcome, RunState.PENDING, error=error, delay=delay)
 
 
 def _hold_reasons(holds: dict[str, str]) -> ErrorInfo:

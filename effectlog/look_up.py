@@ -11,6 +11,7 @@ from msgspec import Struct
 from effectlog import commands as c
 from effectlog import doubt
 from effectlog.checks import seconds
+from effectlog.clients.retry_after import pause_asked_by
 from effectlog.codec import convert
 from effectlog.errors import ConfigurationError, DecodingError, EncodingError
 from effectlog.failure import describe
@@ -110,7 +111,7 @@ def _ask(state: CallState, effect: EffectRow) -> Steps:
             state.look_up_error,
             extra=state.extra,
         )
-        return Unknown()
+        return Unknown(pause_asked_by(error) or None)
     if not isinstance(answer, Applied | NotApplied | Unknown):
         state.attempt.warn(
             f"look-up {state.spec.name}",

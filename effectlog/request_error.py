@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from effectlog import commands as c
 from effectlog import doubt
 from effectlog.attempt import Ending
+from effectlog.clients.retry_after import pause_asked_by
 from effectlog.codec import convert
 from effectlog.contract import Verdict
 from effectlog.errors import DecodingError, EffectLogControl
@@ -115,7 +116,8 @@ def _wait_out(state: CallState, error: BaseException) -> Steps:
     assert destination is not None  # noqa: S101 - its classifier spoke
     state.tries -= 1
     state.in_flight += 1
-    pause = doubt.in_flight_again(state.in_flight, destination.in_flight_wait.total_seconds())
+    grown = doubt.in_flight_again(state.in_flight, destination.in_flight_wait.total_seconds())
+    pause = max(grown, _asked_pause(state, error))
     now = time.monotonic()
     state.waiting_since = state.waiting_since or now
     if now + pause - state.waiting_since > IN_FLIGHT_BUDGET:
@@ -148,4 +150,13 @@ def _before_next_try(state: CallState, error: BaseException) -> Steps:
         raise error
     if state.spec.policy is Policy.HOLD and state.effect is not None and state.effect.unsettled:
         return  # Nothing is sent again, so there is nothing to wait for.
-    yield Sleep(state.attempt, retry.delay_after(state.tries))
+    asked = _asked_pause(state, error)
+    yield Sleep(state.attempt, retry.delay_after(state.tries, asked))
+
+
+def _asked_pause(state: CallState, error: BaseException) -> float:
+    """Seconds that the destination asked for, which whoever goes on after a release keeps as well."""
+    asked = pause_asked_by(error)
+    if asked:
+        state.attempt.not_before = max(state.attempt.not_before, time.monotonic() + asked)
+    return asked

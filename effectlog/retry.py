@@ -25,7 +25,8 @@ class Retry:
         delay: seconds before the first retry after an error, which takes place behind the runs that are due by
             then, also with ``0``. Crashes are retried at once.
         backoff: each further delay is this many times the one before.
-        max_delay: no delay is longer than this many seconds, jitter apart.
+        max_delay: no delay is longer than this many seconds, jitter apart, and what an error asks for by
+            ``retry_after`` or its answer's ``Retry-After``: the next try never comes sooner than that.
         jitter: each delay is lengthened by up to this share of itself, so that retries spread.
         give_up_on: exception types (matched by ``isinstance``) after which trying again is pointless.
 
@@ -60,13 +61,13 @@ class Retry:
             return given
         raise ConfigurationError(f"{what}: retry={given!r}; give a Retry, as in Retry(max_attempts=5)")
 
-    def delay_after(self, errors: int) -> float:
-        """Seconds to wait after the ``errors``-th error; at least the declared delay, never less."""
+    def delay_after(self, errors: int, at_least: float = 0.0) -> float:
+        """Seconds to wait after the ``errors``-th error; at least the declared delay and ``at_least``, never less."""
         try:
             base = min(self.delay * self.backoff ** (errors - 1), self.max_delay)
         except OverflowError:
             base = self.max_delay
-        return min(base * (1.0 + self.jitter * random.random()), CENTURY)  # noqa: S311 - spreads load, guards nothing
+        return min(max(base, at_least) * (1.0 + self.jitter * random.random()), CENTURY)  # noqa: S311 - spreads load, guards nothing
 
     def longest_wait(self) -> float:
         """Seconds of delay before the last try, if every try before it fails and every delay is at its longest."""

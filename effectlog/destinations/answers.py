@@ -117,7 +117,7 @@ def _read_one(error: BaseException) -> Answer:
         status=_status(error, response),
         codes=frozenset(_codes([*own.items(), *pairs])),
         body=bodies[0] if len(bodies) == 1 else bodies,
-        headers=_headers(error, response),
+        headers=headers_of(error),
         retries=_metadata(response).get("RetryAttempts", 0),
     )
 
@@ -202,8 +202,11 @@ def _codes(pairs: list[tuple[str, Any]]) -> Iterator[str]:
                     yield str(code)
 
 
-def _headers(error: BaseException, response: Any) -> dict[str, str]:
-    headers = _attribute(response, "headers") or _attribute(error, "headers")
+def headers_of(error: BaseException) -> dict[str, str]:
+    """The headers of the answer that an exception carries, their names in lower case."""
+    response = _attribute(error, "response")
+    named = _attribute(response, "headers") or _attribute(error, "headers")
+    headers = named or _metadata(response).get("HTTPHeaders")
     if not isinstance(headers, Mapping):
         return {}
     return {str(name).lower(): str(value) for name, value in headers.items()}

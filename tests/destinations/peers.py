@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
 
 @contextmanager
@@ -126,9 +127,12 @@ def smtp(**replies: str) -> Any:
 
 @contextmanager
 def answering(
-    status: int, body: Any, headers: dict[str, str] | None = None
+    status: int, body: Any, headers: dict[str, str] | None = None, *, sent_at: datetime | None = None
 ) -> Iterator[tuple[str, list[Any]]]:
-    """An HTTP server with one answer for everything; yields its URL and the headers it received."""
+    """An HTTP server with one answer for everything; yields its URL and the headers it received.
+
+    ``sent_at``: what its clock shows.
+    """
     received: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -143,6 +147,9 @@ def answering(
             self.wfile.write(data)
 
         do_GET = do_POST
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return super().date_time_string(sent_at.timestamp() if sent_at else timestamp)
 
         def log_message(self, *_: Any) -> None:
             pass
