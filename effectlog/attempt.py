@@ -68,6 +68,9 @@ def trusted_until(sent: float, lease: float) -> float:
 class Attempt:
     """The state of one claimed execution."""
 
+    not_before = 0.0
+    """Monotonic time before which a destination does not want to be asked again; kept if the run is given back."""
+
     def __init__(
         self,
         run: StoredRun,
@@ -100,8 +103,6 @@ class Attempt:
         self.journal: dict[str, EffectRow] = {effect.key: effect for effect in run.effects}
         self.ending: Ending | None = None
         self.reason, self._unrenewed, self.back_in = "", "", 0.0
-        self.not_before = 0.0
-        """Monotonic time before which a destination does not want to be asked again; kept if the run is given back."""
         self.refused = False
         """An effect wanted to start while the attempt was ending."""
         self.cut_off: set[str] = set()
