@@ -5,24 +5,33 @@ is merely stopped. ``flock`` belongs to the open file, so two owners in one proc
 other (POSIX ``lockf`` belongs to the process and would not). A file is put in place already
 locked, so a file that can be locked proves that its owner is gone. A missing file proves nothing
 (somebody may have tidied up), unless the machine has been restarted since.
+
+The files lie in one folder beside the store, which ``OwnersFolder`` guards. Owners' names come out of rows, so one
+that no owner of ours can have is never looked for.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import stat
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from effectlog.errors import StoreError
+from effectlog.store.owners_folder import OwnersFolder
 
 if sys.platform != "win32":
     import fcntl
 
 if TYPE_CHECKING:
     from effectlog.store.protocol import Liveness
+
+_TRIES = 100
+_OWNER = re.compile(r"[0-9a-f]{32}")
+_LOOK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def liveness_beside(path: str) -> Liveness:
@@ -42,6 +51,12 @@ def _abandon_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_abandon_all)
+
+
+def share_folder(path: str) -> None:
+    """Make the owners' folder of a store that users write whose file it is not: they could not make it themselves."""
+    if sys.platform != "win32":
+        OwnersFolder(f"{path}-owners", path).make_if_shared()
 
 
 class NoLiveness:
@@ -64,8 +79,7 @@ class FlockLiveness:
     """One locked file an owner, in one folder beside the store."""
 
     def __init__(self, folder: str, *, store: str | None = None) -> None:
-        self._folder = Path(folder)
-        self._store = store
+        self._folder = OwnersFolder(folder, store)
         self._held: dict[str, int] = {}
         _holders.add(self)
 
@@ -77,70 +91,71 @@ class FlockLiveness:
         self._held.clear()
 
     async def hold(self, owner: str) -> None:
-        fresh = self._folder / f".{owner}"
-        descriptor = self._create(fresh)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        fresh.rename(self._folder / owner)
-        self._held[owner] = descriptor
-
-    def _create(self, file: Path) -> int:
-        while True:
-            self._make_folder()
+        if not _OWNER.fullmatch(owner):
+            raise StoreError(f"{owner!r} is no owner's name: 32 hexadecimal digits, as of UUID.hex")
+        for _ in range(_TRIES):
             try:
-                return os.open(file, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+                with self._folder.opened(make=True) as folder:
+                    self._held[owner] = self._put_in_place(folder, owner)
             except FileNotFoundError:
                 continue  # The last owner to leave has removed the folder in between.
-            except PermissionError as error:
+            except OSError as error:
                 raise StoreError(
-                    f"{self._folder} can't be written by this user, so nobody could tell whether this process is alive; "
-                    f"give the folder the same owner, group and rights as the store's file",
-                    transient=False,
+                    f"{self._folder} can't hold the lock of a worker: {error}", transient=True
                 ) from error
-
-    def _make_folder(self) -> None:
-        """As SQLite does with its files: whoever may use the store's file may use what lies beside it."""
-        try:
-            self._folder.mkdir()
-        except FileExistsError:
             return
-        if self._store is not None:
-            with contextlib.suppress(OSError):
-                mode = Path(self._store).stat().st_mode & 0o666
-                self._folder.chmod(mode | (mode & 0o444) >> 2)
+        raise StoreError(
+            f"{self._folder} can't be made, or is removed again and again; see what lies beside it"
+        )
+
+    def _put_in_place(self, folder: int, owner: str) -> int:
+        fresh = f".{owner}"
+        descriptor = self._folder.create(folder, fresh)
+        try:
+            # Nobody else can have it; where somebody has, waiting for it would wait for ever.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.rename(fresh, owner, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
 
     async def drop(self, owner: str) -> None:
         descriptor = self._held.pop(owner, None)
         if descriptor is not None:
-            self._remove(owner)
+            self._folder.remove(owner)
             os.close(descriptor)
 
     async def forget(self, owner: str) -> None:
-        self._remove(owner)
-
-    def _remove(self, owner: str) -> None:
-        with contextlib.suppress(OSError):
-            (self._folder / owner).unlink()
-        with contextlib.suppress(OSError):
-            self._folder.rmdir()
+        if _OWNER.fullmatch(owner):
+            self._folder.remove(owner)
 
     async def dead(self, owners: frozenset[str], *, rebooted: bool = False) -> frozenset[str]:
-        return frozenset(owner for owner in owners if self._is_dead(owner, missing=rebooted))
-
-    def _is_dead(self, owner: str, *, missing: bool) -> bool:
-        """Whether the owner's lock is free; ``missing`` is the answer where there is no file."""
-        if owner in self._held:
-            return False
+        others = owners - self._held.keys()
         try:
-            descriptor = os.open(self._folder / owner, os.O_RDONLY | os.O_CLOEXEC)  # Another user's, too.
+            with self._folder.opened() as folder:
+                return frozenset(owner for owner in others if _is_dead(folder, owner, missing=rebooted))
         except FileNotFoundError:
-            return missing
-        except OSError:
+            return others if rebooted else frozenset()
+
+
+def _is_dead(folder: int, owner: str, *, missing: bool) -> bool:
+    """Whether the owner's lock is free; ``missing`` is the answer where there is no file."""
+    if not _OWNER.fullmatch(owner):
+        return missing
+    try:
+        descriptor = os.open(owner, os.O_RDONLY | _LOOK, dir_fd=folder)  # Another user's, too.
+    except FileNotFoundError:
+        return missing
+    except OSError:
+        return False
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return False
-        try:
-            # Shared, so that two who look at the same time don't take each other for the owner.
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        finally:
-            os.close(descriptor)
-        return True
+        # Shared, so that two who look at the same time don't take each other for the owner.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -28,7 +28,7 @@ from effectlog.store.borrowing import (
     refuse_awaited,
     without_waiting,
 )
-from effectlog.store.flock import NoLiveness, liveness_beside
+from effectlog.store.flock import NoLiveness, liveness_beside, share_folder
 from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
 from effectlog.store.rehearsal import StageOn
 from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs, load_summaries, perform
@@ -98,6 +98,7 @@ class SqliteStore:
         """
         if not self._in_memory:
             sqlite_file.check_place(self._path)
+            sqlite_file.create(self._path)
         self._pid = os.getpid()
         try:
             self._writer = await self._connect()
@@ -105,6 +106,7 @@ class SqliteStore:
             if not self._in_memory:
                 self._reader = await self._connect()
                 await self._call(self._reader, sqlite_file.make_reader)
+                share_folder(self._path)
                 self._files = sqlite_file.OpenFiles(self._path, f"{self._path}-wal")
                 self._watcher = ChangeWatch(self._connection(check_same_thread=False), f"{self._path}-wal")
         except BaseException as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
+import stat
 import time
 from pathlib import Path
 
@@ -58,6 +60,18 @@ def _check_place(file: Path) -> None:
         raise StoreRefused(f"{file} can't be read ({error.strerror}); make it readable") from error
     if start not in (b"", _HEADER):
         raise StoreRefused(f"{file} is not an SQLite database; choose another path")
+
+
+def create(path: str) -> None:
+    """Make a file that is not there, for its user alone; what SQLite puts beside a file takes that file's mode."""
+    with contextlib.suppress(
+        OSError, AttributeError
+    ):  # SQLite says better what is wrong; Windows has other rights.
+        try:
+            # Not opened: closing any descriptor of a file drops the locks that this process's SQLite has on it.
+            os.mknod(path, 0o600 | stat.S_IFREG)
+        except PermissionError:  # macOS leaves that to root.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _first_bytes(file: Path) -> bytes:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no 
 HOLDER = f"""
 {LIVENESS}
 liveness = flock.FlockLiveness(sys.argv[1])
-asyncio.run(liveness.hold("a"))
+asyncio.run(liveness.hold("a" * 32))
 if sys.argv[2] == "forks" and os.fork() == 0:
     say(str(os.getpid()))
     time.sleep(60)
@@ -38,7 +38,8 @@ if sys.argv[2] == "alone":
     say("ready")
 wait()
 """
-A = frozenset({"a"})
+A_NAME, B_NAME = "a" * 32, "b" * 32
+A = frozenset({A_NAME})
 
 
 @pytest.fixture
@@ -85,17 +86,17 @@ async def test_what_a_dead_process_started_does_not_keep_it_alive(folder: Path, 
 
 async def test_two_owners_in_one_process_are_told_apart(folder: Path) -> None:
     first, second = FlockLiveness(str(folder)), FlockLiveness(str(folder))
-    both = frozenset({"a", "b"})
-    await first.hold("a")
-    await second.hold("b")
+    both = frozenset({A_NAME, B_NAME})
+    await first.hold(A_NAME)
+    await second.hold(B_NAME)
     for liveness in (first, second):
         assert await liveness.dead(both) == frozenset()
-    await second.drop("b")
+    await second.drop(B_NAME)
     assert await first.dead(both) == frozenset(), (
         "an owner that left on purpose proves nothing by its absence"
     )
     assert await second.dead(both) == frozenset()
-    await first.drop("a")
+    await first.drop(A_NAME)
     assert not folder.exists(), "the last owner leaves a folder behind"
 
 
@@ -111,9 +112,9 @@ async def test_what_a_dead_owner_left_can_be_cleared_away(folder: Path) -> None:
         assert child.hear() == "ready"
         child.process.kill()
         child.process.wait()
-    assert (folder / "a").exists()
-    await liveness.forget("a")
-    await liveness.forget("a")
+    assert (folder / A_NAME).exists()
+    await liveness.forget(A_NAME)
+    await liveness.forget(A_NAME)
     assert not folder.exists()
 
 
@@ -124,7 +125,7 @@ async def test_those_who_look_at_the_same_time_do_not_take_each_other_for_the_ow
         assert child.hear() == "ready"
         child.process.kill()
         child.process.wait()
-    with (folder / "a").open("rb") as looking:
+    with (folder / A_NAME).open("rb") as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
         assert await FlockLiveness(str(folder)).dead(A) == A
 
@@ -132,20 +133,20 @@ async def test_those_who_look_at_the_same_time_do_not_take_each_other_for_the_ow
 async def test_holding_survives_that_the_last_owner_removes_the_folder(folder: Path) -> None:
     first, second = FlockLiveness(str(folder)), FlockLiveness(str(folder))
     for _ in range(50):
-        await first.hold("a")
-        await first.drop("a")
-        await second.hold("b")
-        assert await first.dead(frozenset({"b"})) == frozenset()
-        await second.drop("b")
+        await first.hold(A_NAME)
+        await first.drop(A_NAME)
+        await second.hold(B_NAME)
+        assert await first.dead(frozenset({B_NAME})) == frozenset()
+        await second.drop(B_NAME)
 
 
 async def test_without_liveness_only_a_reboot_ends_an_owner_early() -> None:
     liveness = NoLiveness()
-    await liveness.hold("a")
+    await liveness.hold(A_NAME)
     assert await liveness.dead(A) == frozenset()
     assert await liveness.dead(A, rebooted=True) == A
-    await liveness.drop("a")
-    await liveness.forget("a")
+    await liveness.drop(A_NAME)
+    await liveness.forget(A_NAME)
     assert isinstance(liveness_beside("effectlog.db"), FlockLiveness)
 
 
@@ -181,15 +182,15 @@ def test_users_who_share_a_store_tell_each_others_dead_from_their_living(shared:
     shared.touch()
     shared.chmod(0o666)
     liveness = liveness_beside(str(shared))
-    asyncio.run(liveness.hold("a"))
+    asyncio.run(liveness.hold(A_NAME))
 
     def others_hold_too() -> bool:
         other = liveness_beside(str(shared))
-        asyncio.run(other.hold("b"))
-        return asyncio.run(other.dead(frozenset({"a", "b"}))) == frozenset()
+        asyncio.run(other.hold(B_NAME))
+        return asyncio.run(other.dead(frozenset({A_NAME, B_NAME}))) == frozenset()
 
     assert as_nobody(others_hold_too)
-    assert asyncio.run(liveness.dead(frozenset({"b"}))) == {"b"}
+    assert asyncio.run(liveness.dead(frozenset({B_NAME}))) == {B_NAME}
     liveness.abandon()  # As its process would leave it.
     assert as_nobody(lambda: asyncio.run(liveness_beside(str(shared)).dead(A)) == A)
 
@@ -198,11 +199,11 @@ def test_users_who_share_a_store_tell_each_others_dead_from_their_living(shared:
 def test_a_folder_of_somebody_else_is_told_of_in_our_words(shared: Path) -> None:
     shared.touch()
     shared.chmod(0o644)
-    asyncio.run(liveness_beside(str(shared)).hold("a"))
+    asyncio.run(liveness_beside(str(shared)).hold(A_NAME))
 
     def refused() -> bool:
         try:
-            asyncio.run(liveness_beside(str(shared)).hold("b"))
+            asyncio.run(liveness_beside(str(shared)).hold(B_NAME))
         except StoreError as error:
             return "same owner, group and rights" in str(error)
         return False
