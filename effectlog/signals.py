@@ -1,7 +1,8 @@
 """SIGTERM and SIGINT while a worker serves: the loop gets each, and the second starts the time the process has left.
 
-A blocked event loop gets none, and the system gives a signal to whichever thread it likes. So a thread of its own
-reads what Python's signal handler writes, counts, and passes it on to the loop.
+Handlers are set by ``signal.signal``, because not every loop has ``add_signal_handler``: Windows' has none. A blocked
+event loop gets no signal, and the system gives it to whichever thread it likes. So a thread of its own reads what Python's
+signal handler writes, counts, and wakes the loop.
 The invariant: after a second signal the process ends within ``LEAVE_WITHIN`` seconds, unless it was left in order.
 A SIGTERM that would end it by the signal while the log still closes is taken until the log is closed.
 """
@@ -13,6 +14,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -21,13 +23,15 @@ from effectlog.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
+    from types import FrameType, TracebackType
 
 LEAVE_WITHIN = 1.2
 """Seconds after a second signal at which the process is ended, whatever code would not stop."""
 _GIVE_BACK_WITHIN = 0.4
 """Seconds for the store to hear of it before that."""
-_NUMBERS = (signal.SIGTERM, signal.SIGINT)
+_NUMBERS = [signal.SIGTERM, signal.SIGINT]
+if sys.platform == "win32":
+    _NUMBERS.append(signal.SIGBREAK)  # What another process can send there; SIGTERM it can't.
 
 
 class Signals:
@@ -59,15 +63,19 @@ class Signals:
                 "serve() takes the signals of its process: only one worker at a time can, on the main thread; let that one "
                 "serve, and put 'async with log.worker():' around it for every other"
             )
+        with contextlib.ExitStack() as undo:
+            self._reads, self._written = socket.socketpair()
+            undo.callback(self._reads.close)
+            undo.callback(self._written.close)
+            self._written.setblocking(False)
+            undo.callback(self._restore_all)
+            self._take()
+            self._loops_fd = signal.set_wakeup_fd(self._written.fileno())
+            undo.callback(signal.set_wakeup_fd, self._loops_fd)
+            threading.Thread(target=self._watch, name="effectlog-signals", daemon=True).start()
+            undo.pop_all()  # All of it succeeded: a failure leaves nothing behind that keeps the next one out.
         Signals.taking = self
         self.serving = True
-        self._earlier = {number: signal.getsignal(number) for number in _NUMBERS}
-        for number in _NUMBERS:
-            self._loop.add_signal_handler(number, self._received.put_nowait, int(number))
-        self._reads, self._written = socket.socketpair()
-        self._written.setblocking(False)
-        self._loops_fd = signal.set_wakeup_fd(self._written.fileno())
-        threading.Thread(target=self._watch, name="effectlog-signals", daemon=True).start()
         return self
 
     def __exit__(
@@ -92,15 +100,36 @@ class Signals:
         """Put back what was there before."""
         Signals.taking = None
         signal.set_wakeup_fd(-1 if self._loop.is_closed() else self._loops_fd)
-        for number in list(self._earlier):
-            self._restore(number)
+        self._restore_all()
         self._written.close()
 
+    def leave_to_the_parent(self) -> None:
+        """In a forked child: what comes here is not for the parent's worker, whose socket this process shares."""
+        Signals.taking = None
+        signal.set_wakeup_fd(-1)
+        self._restore_all()
+
+    def _take(self) -> None:
+        for number in _NUMBERS:
+            self._earlier[number] = signal.signal(number, self._handle)
+            if sys.platform != "win32":
+                signal.siginterrupt(number, False)  # As asyncio has it: code that is no Python's goes on.
+
+    def _restore_all(self) -> None:
+        for number in list(self._earlier):
+            self._restore(number)
+
     def _restore(self, number: int) -> None:
-        self._loop.remove_signal_handler(number)
         handler = self._earlier.pop(number)
-        if handler is not None:  # It was not installed by Python, and Python can't put it back.
-            signal.signal(number, handler)
+        # One that was not installed by Python, which can't put it back, is None.
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._received.put_nowait, number)
+        except RuntimeError:  # The loop was closed, but the log never was.
+            self.close()
+            signal.raise_signal(number)
 
     async def next(self) -> int:
         number = await self._received.get()
@@ -120,9 +149,7 @@ class Signals:
                     # One that comes while the log closes finds nothing left behind any more, but closing may hang.
                     self._left = self._left and self.serving
                     self._end_at = time.monotonic() + LEAVE_WITHIN
-                # The loop may be closed, or have more than it can take to wake up for.
-                with contextlib.suppress(OSError):
-                    os.write(self._loops_fd, received)
+                self._wake(received)
         # Code that will not end would keep the interpreter, so the process ends without waiting for it.
         if self._end_at is not None and not self._left:
             time.sleep(max(0.0, self._end_at - time.monotonic()))
@@ -130,6 +157,14 @@ class Signals:
             telling.start()
             telling.join(_GIVE_BACK_WITHIN)
             os._exit(128 + signal.SIGTERM)
+
+    def _wake(self, received: bytes) -> None:
+        """Let the main thread run what handlers there are, and the loop those of other signals that are its own."""
+        with contextlib.suppress(RuntimeError):  # The loop is closed.
+            self._loop.call_soon_threadsafe(_nothing)
+        others = received.translate(None, bytes(_NUMBERS))
+        with contextlib.suppress(OSError):  # The loop has none, or more than it can take to wake up for.
+            os.write(self._loops_fd, others)
 
     def _receive(self) -> bytes:
         """The numbers of the next signals; nothing at the end, or once the time is over that the process had left."""
@@ -142,6 +177,19 @@ class Signals:
                 if not self._left:
                     return b""
                 self._end_at = None
+
+
+def _nothing() -> None:
+    pass
+
+
+def _in_forked_child() -> None:
+    if Signals.taking is not None:
+        Signals.taking.leave_to_the_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def let_go(engine: object) -> None:

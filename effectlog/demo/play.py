@@ -93,8 +93,12 @@ async def _theatre() -> AsyncIterator[Theatre]:
 def _end_on_sigterm() -> None:
     """SIGTERM ends the demo as Ctrl-C does: with everything that it started."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    if task is not None:
+    if task is None:
+        return
+    try:
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    except NotImplementedError:  # Windows' loop has no such thing.
+        signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(task.cancel))
 
 
 async def _play(part: Part, theatre: Theatre) -> Outcome:

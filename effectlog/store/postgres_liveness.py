@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -211,6 +212,8 @@ def process_start(pid: int) -> str | None:
 
 def _exists(pid: int) -> bool:
     """Whether there is such a process, also where ``/proc`` hides other people's."""
+    if sys.platform == "win32":
+        return True  # Signal 0 is Ctrl-C there.
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
