@@ -14,7 +14,7 @@ from effectlog import telemetry
 from effectlog.entries import Answer, Entry, deliver, fail
 from effectlog.errors import StoreClosed, StoreError
 from effectlog.ledger.pages import needs
-from effectlog.store.protocol import RUN_LOCKED
+from effectlog.store.protocol import RUN_LOCKED, STORE_GONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,8 +112,9 @@ class Batches:
         if len(batch) > 1 and not error.transient:
             return await self._apply_apart(batch)
         now = time.monotonic()
-        for_good = isinstance(error, StoreClosed)  # A closed store does not come back.
-        locked = getattr(error, "reason", "") == RUN_LOCKED
+        reason = getattr(error, "reason", "")
+        for_good = isinstance(error, StoreClosed) or reason == STORE_GONE  # It does not come back.
+        locked = reason == RUN_LOCKED
         again = [
             entry
             for entry in batch

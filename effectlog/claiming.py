@@ -14,9 +14,9 @@ import time
 from typing import TYPE_CHECKING
 
 from effectlog import commands as c
-from effectlog.errors import EffectLogError, StoreClosed
+from effectlog.errors import EffectLogError, StoreClosed, StoreError
 from effectlog.executor import task_limits
-from effectlog.store.protocol import Foreseeing
+from effectlog.store.protocol import STORE_GONE, Foreseeing
 from effectlog.takeover import Takeovers, dead_owners, take_over
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class Claimer:
         """When it last looked for work and could have claimed it, by the wall clock."""
         self.looked = asyncio.Event()
         """Set once it has looked for the first time."""
+        self.store_gone: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
+        """Why it claims nothing more: the store is not the one that was opened."""
         self._engine = engine
         self._codec = codec
         self._executor = executor
@@ -105,6 +107,10 @@ class Claimer:
             except StoreClosed:
                 return
             except Exception as error:
+                if isinstance(error, StoreError) and getattr(error, "reason", "") == STORE_GONE:
+                    logger.error("effectlog: %s claims nothing more: %s", self._executor.owner.name, error)  # noqa: TRY400 - the store's words are what counts here
+                    self.store_gone.set_result(error)
+                    return
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 known = isinstance(error, EffectLogError)
                 name = self._executor.owner.name

@@ -16,7 +16,7 @@ from effectlog.entries import is_busy
 from effectlog.errors import StoreClosed, StoreError
 from effectlog.lease import why_lapsed
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
-from effectlog.store.protocol import RUN_LOCKED, TAKES_NO_WRITES
+from effectlog.store.protocol import RUN_LOCKED, STORE_GONE, TAKES_NO_WRITES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -114,7 +114,7 @@ class Takeovers:
             return len(locked) < len(gone)
         except StoreError as error:
             reason = getattr(error, "reason", None)
-            if error.transient or isinstance(error, StoreClosed) or reason == TAKES_NO_WRITES:
+            if error.transient or isinstance(error, StoreClosed) or reason in (TAKES_NO_WRITES, STORE_GONE):
                 raise  # It is the store's trouble, and no run's.
             return await self._end_apart(gone, error)
         finally:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from effectlog import commands as c
 from effectlog.errors import EffectLogError, StoreClosed
 from effectlog.model import RunState
+from effectlog.store.protocol import STORE_GONE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -134,6 +135,8 @@ class Upkeep:
             except StoreClosed:
                 return
             except EffectLogError as error:
+                if getattr(error, "reason", "") == STORE_GONE:
+                    return  # The claim loop tells.
                 logger.warning(
                     "effectlog: upkeep of %s failed and is tried again: %s", self._owner.name, error
                 )

@@ -180,19 +180,34 @@ class Worker:
         ``ready`` is called once, when others can see the worker and it claims. After the second signal the
         process ends within 2 seconds, even where code would not stop. A further SIGTERM while the log closes does
         not end the process by the signal, unless closing takes longer than that.
+
+        Raises StoreError, and gives everything back, once the store is not the one that was opened: its file was
+        deleted, moved or replaced.
         """
         with Signals(self._executor.mark_left, self._engine) as signals:
             try:
                 await self.__aenter__()
                 if ready is not None:
                     ready()
-                number = await signals.next()
+                number = await self._until_told(signals)
             except BaseException:
                 if await self.release():
                     signals.left()
                 raise
             logger.info("effectlog: %s: signal %s, draining; once more releases", self.name, number)
             await self._drain_or_release(signals)
+
+    async def _until_told(self, signals: Signals) -> int:
+        """The first signal. Raises StoreError where the store is not the one that was opened: no signal is needed then."""
+        assert self._claimer is not None  # noqa: S101 - it was just entered
+        told = asyncio.ensure_future(signals.next())
+        try:
+            await asyncio.wait({told, self._claimer.store_gone}, return_when=asyncio.FIRST_COMPLETED)
+            if self._claimer.store_gone.done():
+                raise self._claimer.store_gone.result()
+            return told.result()
+        finally:
+            told.cancel()
 
     async def _drain_or_release(self, signals: Signals) -> None:
         draining = asyncio.ensure_future(self.drain())

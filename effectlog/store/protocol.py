@@ -26,6 +26,9 @@ RUN_LOCKED = "run locked"
 TAKES_NO_WRITES = "takes no writes"
 """The ``reason`` of a StoreError for a store that can't be written for now, whatever is written: its disk is full."""
 
+STORE_GONE = "store gone"
+"""The ``reason`` of a StoreError for a store that is not what was opened: its file was replaced. No try brings it back."""
+
 OUTCOME_UNKNOWN = "outcome unknown"
 """The ``reason`` of a StoreError for a commit whose answer was lost."""
 

@@ -304,6 +304,7 @@ class SqliteStore:
         return {run_id: RunState(state) for run_id, state in rows}
 
     async def due(self, tasks: Sequence[str]) -> Due:
+        self._files.check()  # A worker that has nothing to write would look into a file of its own for long.
         now = self._clock.wall()
         ((due, next_at),) = await self._rows("next_due", tasks=as_json(tasks), now=now)
         return Due(bool(due), None if next_at is None else next_at - now)

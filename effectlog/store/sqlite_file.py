@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from effectlog.errors import StoreError, StoreRefused
-from effectlog.store.protocol import TAKES_NO_WRITES
+from effectlog.store.protocol import STORE_GONE
 from effectlog.store.statements import migrations
 
 _HEADER = b"SQLite format 3\x00"
@@ -199,7 +199,7 @@ class OpenFiles:
                     f"{path} was deleted, moved or replaced while the store was open: what is written now would be seen "
                     f"by nobody. End this process, see to it that the right file is there, and start again",
                     transient=False,
-                    reason=TAKES_NO_WRITES,
+                    reason=STORE_GONE,
                 )
 
 
