@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ SOON = 8.0
 
 def _restore(store: str, backup: Path) -> None:
     backup.write_bytes(b"")
-    os.replace(backup, store)
+    backup.replace(store)
 
 
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
