@@ -200,11 +200,12 @@ class Worker:
     async def _until_told(self, signals: Signals) -> int:
         """The first signal. Raises StoreError where the store is not the one that was opened: no signal is needed then."""
         assert self._claimer is not None  # noqa: S101 - it was just entered
-        told = asyncio.ensure_future(signals.next())
+        told, gone = asyncio.ensure_future(signals.next()), self._claimer.store_gone
+        either: tuple[asyncio.Future[Any], ...] = (told, gone)
         try:
-            await asyncio.wait({told, self._claimer.store_gone}, return_when=asyncio.FIRST_COMPLETED)
-            if self._claimer.store_gone.done():
-                raise self._claimer.store_gone.result()
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if gone.done():
+                raise gone.result()
             return told.result()
         finally:
             told.cancel()
