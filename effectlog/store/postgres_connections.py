@@ -70,7 +70,11 @@ def _options(url: PostgresUrl, *, pooled: bool, application: str = APPLICATION) 
 async def connect(url: PostgresUrl, *, pooled: bool, application: str = APPLICATION) -> Connection:
     """Open a connection outside every lane."""
     options = _options(url, pooled=pooled, application=application)
-    return cast("Connection", await asyncpg.connect(**options))
+    connection = cast("Connection", await asyncpg.connect(**options))
+    if not pooled:
+        with time_limit(connection, CONNECT_TIMEOUT):
+            await _trust_catalog_alone(connection)
+    return connection
 
 
 @contextlib.asynccontextmanager
@@ -105,9 +109,26 @@ async def _keep_session(_: object) -> None:
     """No reset when a connection comes back: nothing of ours outlives its transaction."""
 
 
+async def _trust_catalog_alone(connection: Connection) -> None:
+    """Let no function of another schema be taken for the server's own. As a statement, which every pooler passes on."""
+    await connection.execute(statements("postgres")["trust_catalog_alone"])
+
+
 async def _learn_types(connection: Connection) -> None:
     """Let the driver ask for the types that statements take now, and not in the middle of a transaction."""
     await connection.fetch(statements("postgres")["learn_types"], [], [], [], [], [])
+
+
+async def _prepare(connection: Connection) -> None:
+    await _trust_catalog_alone(connection)
+    await _learn_types(connection)
+
+
+async def _prepare_shared(connection: Connection) -> None:
+    """The same for a session that others use: an effect, or whoever a transaction pooler lends it to next."""
+    await connection.execute(statements("postgres")["begin_read"])
+    await _learn_types(connection)
+    await connection.execute("ROLLBACK")
 
 
 class Lane:
@@ -120,7 +141,7 @@ class Lane:
     def __init__(
         self, url: PostgresUrl, *, size: int, patience: float, limit: float, effects: bool = False
     ) -> None:
-        self._reset = None if effects else _keep_session
+        self._effects = effects
         self._application = EFFECT_APPLICATION if effects else APPLICATION
         self._url = url
         self._size = size
@@ -134,8 +155,8 @@ class Lane:
             min_size=0,
             max_size=self._size,
             max_inactive_connection_lifetime=IDLE_LIFETIME,
-            init=_learn_types,
-            reset=self._reset,
+            init=_prepare_shared if pooled or self._effects else _prepare,
+            reset=None if self._effects else _keep_session,
             **_options(self._url, pooled=pooled, application=self._application),
         )
 

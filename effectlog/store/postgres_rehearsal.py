@@ -39,7 +39,7 @@ async def rehearse(
     async def load(run_ids: Sequence[str]) -> list[StoredRun]:
         return await load_whole(fetch, run_ids)
 
-    await connection.execute("BEGIN")
+    await connection.execute(sql["begin_plain"])
     try:
         return await use(StageOn(clock, apply, load))
     finally:

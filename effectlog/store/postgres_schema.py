@@ -24,11 +24,14 @@ ENCODINGS = frozenset({"UTF8", "SQL_ASCII"})
 """What holds any text; SQL_ASCII keeps the bytes as they come."""
 OLDEST_SERVER = 140000
 _OWN_SCHEMA = re.compile(r"\beffectlog\b")
+_TYPE_BY_NAME = re.compile(r"::(text|float8|bytea|regclass)\b")
+"""The other types that statements cast to are words of the grammar, which no schema can redefine."""
 
 
 def statements_for(schema: str) -> Mapping[str, str]:
     """The named statements, in this schema."""
-    return {name: _in(schema, text) for name, text in statements("postgres").items()}
+    found = statements("postgres").items()
+    return {name: _TYPE_BY_NAME.sub(r"::pg_catalog.\1", _in(schema, text)) for name, text in found}
 
 
 def _in(schema: str, text: str) -> str:
@@ -115,7 +118,7 @@ async def ensure_schema(connection: Connection, sql: Mapping[str, str], schema: 
 
 async def migrate(connection: Connection, sql: Mapping[str, str], schema: str, name: str) -> None:
     """Create or update the schema in one transaction, one migrator at a time."""
-    await connection.execute("BEGIN")
+    await connection.execute(sql["begin_plain"])
     try:
         await connection.fetch(sql["advisory_locks"], [lock_key(schema, "migrate")])
         if not await connection.fetchval(sql["schema_exists"]):
@@ -136,7 +139,7 @@ async def migrate(connection: Connection, sql: Mapping[str, str], schema: str, n
 
 
 async def _applied(connection: Connection, sql: Mapping[str, str]) -> int:
-    await connection.execute("BEGIN")
+    await connection.execute(sql["begin_plain"])
     try:
         if not await connection.fetchval(sql["tables_exist"]):
             return 0

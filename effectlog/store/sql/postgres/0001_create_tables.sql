@@ -1,5 +1,5 @@
 CREATE TABLE effectlog.runs (
-    id TEXT NOT NULL PRIMARY KEY CHECK (length(id) BETWEEN 1 AND 64),
+    id TEXT NOT NULL PRIMARY KEY CHECK (pg_catalog.length(id) BETWEEN 1 AND 64),
     seq BIGINT GENERATED ALWAYS AS IDENTITY UNIQUE,
     task TEXT NOT NULL,
     event TEXT,
@@ -71,9 +71,9 @@ CREATE TABLE effectlog.attempts (
 
 CREATE TABLE effectlog.effects (
     run_id TEXT NOT NULL,
-    effect_key TEXT NOT NULL CHECK (length(effect_key) > 0),
+    effect_key TEXT NOT NULL CHECK (pg_catalog.length(effect_key) > 0),
     name TEXT NOT NULL,
-    operation_id TEXT NOT NULL CHECK (length(operation_id) = 36),
+    operation_id TEXT NOT NULL CHECK (pg_catalog.length(operation_id) = 36),
     fingerprints TEXT NOT NULL,
     policy TEXT NOT NULL CHECK (policy IN ('resend', 'hold', 'look-up')),
     state TEXT NOT NULL CHECK (state IN ('started', 'completed', 'failed')),

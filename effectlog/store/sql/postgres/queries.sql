@@ -1,11 +1,19 @@
+-- Who may create functions in a schema of the database must not choose what runs here. Our own connections look
+-- names up in pg_catalog alone. Nothing relies on it: functions are named with their schema (unnest of several arrays
+-- is grammar, and refuses one), and every parameter has its type. What also runs in a transaction of the caller's,
+-- whose search_path is the caller's, names its operators with their schema as well.
+
+-- name: trust_catalog_alone
+SET search_path TO pg_catalog;
+
 -- name: schema_version
-SELECT max(number) FROM effectlog.migrations;
+SELECT pg_catalog.max(number) FROM effectlog.migrations;
 
 -- name: schema_exists
-SELECT to_regnamespace('effectlog') IS NOT NULL;
+SELECT pg_catalog.to_regnamespace('effectlog') IS NOT NULL;
 
 -- name: tables_exist
-SELECT to_regclass('effectlog.migrations') IS NOT NULL;
+SELECT pg_catalog.to_regclass('effectlog.migrations') IS NOT NULL;
 
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS effectlog;
@@ -20,31 +28,34 @@ CREATE TABLE IF NOT EXISTS effectlog.migrations (
 
 -- name: save_migration
 INSERT INTO effectlog.migrations (number, name, applied_at)
-VALUES ($1, $2, extract(epoch FROM clock_timestamp())::float8);
+VALUES ($1::bigint, $2::text, extract(epoch FROM pg_catalog.clock_timestamp())::float8);
 
 -- name: advisory_locks
-SELECT pg_advisory_xact_lock(wanted.key)
-FROM (SELECT key FROM unnest($1::bigint[]) AS asked(key) ORDER BY key) AS wanted;
+SELECT pg_catalog.pg_advisory_xact_lock(wanted.key)
+FROM (SELECT key FROM pg_catalog.unnest($1::bigint[]) AS asked(key) ORDER BY key) AS wanted;
 
 -- name: server_facts
-SELECT current_setting('server_version_num')::bigint AS version,
-       pg_is_in_recovery() AS standby,
-       (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit') AS synchronous_commit,
-       current_setting('fsync') AS fsync,
-       current_setting('server_encoding') AS encoding,
-       current_setting('default_transaction_read_only') AS read_only;
+SELECT pg_catalog.current_setting('server_version_num')::bigint AS version,
+       pg_catalog.pg_is_in_recovery() AS standby,
+       (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'synchronous_commit') AS synchronous_commit,
+       pg_catalog.current_setting('fsync') AS fsync,
+       pg_catalog.current_setting('server_encoding') AS encoding,
+       pg_catalog.current_setting('default_transaction_read_only') AS read_only;
 
 -- name: transaction_facts
-SELECT pg_backend_pid() AS backend, current_setting('synchronous_commit') AS synchronous_commit;
+SELECT pg_catalog.pg_backend_pid() AS backend,
+       pg_catalog.current_setting('synchronous_commit') AS synchronous_commit;
 
 -- name: begin
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL search_path TO pg_catalog;
 SET LOCAL synchronous_commit TO on;
 SET LOCAL lock_timeout TO '500ms';
 SET LOCAL idle_in_transaction_session_timeout TO '6s';
 
 -- name: begin_remote_apply
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL search_path TO pg_catalog;
 SET LOCAL synchronous_commit TO remote_apply;
 SET LOCAL lock_timeout TO '500ms';
 SET LOCAL idle_in_transaction_session_timeout TO '6s';
@@ -55,24 +66,28 @@ SELECT pg_catalog.length(pg_catalog.current_setting('synchronous_standby_names')
 
 -- name: effect_settings
 -- A transaction that an effect writes in. It may wait for the effect's own rows, so no lock_timeout.
-SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
-           WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true),
-       set_config('idle_in_transaction_session_timeout', '60s', true);
+SELECT pg_catalog.set_config('synchronous_commit',
+           CASE WHEN pg_catalog.current_setting('synchronous_commit') OPERATOR(pg_catalog.=) 'remote_apply'
+                THEN 'remote_apply' ELSE 'on' END, true),
+       pg_catalog.set_config('idle_in_transaction_session_timeout', '60s', true);
 
 -- name: end_backend
-SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-WHERE pid = $1 AND application_name = $2 AND usename = current_user;
+SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
+WHERE pid = $1::integer AND application_name = $2::text AND usename = current_user;
 
 -- name: end_stalled
 -- 'ClientRead' also where a statement has merely been prepared, which no time-out of the server's looks at.
-SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a
-WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid()
+SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a
+WHERE a.datname = pg_catalog.current_database() AND a.usename = current_user
+  AND a.pid <> pg_catalog.pg_backend_pid()
   AND a.application_name = ANY($1::text[]) AND a.xact_start IS NOT NULL
   AND a.wait_event IN ('ClientRead', 'ClientWrite')
-  AND a.state_change < clock_timestamp()
-      - make_interval(secs => $2 + CASE a.wait_event WHEN 'ClientWrite' THEN $3::float8 ELSE 0 END)
+  AND a.state_change < pg_catalog.clock_timestamp()
+      - pg_catalog.make_interval(secs => $2::float8
+                                          + CASE a.wait_event WHEN 'ClientWrite' THEN $3::float8 ELSE 0 END)
   AND ($4::text[] IS NULL OR a.pid IN (
-      SELECT l.pid FROM effectlog.runs AS r JOIN pg_locks AS l ON l.transactionid = r.xmax AND l.granted
+      SELECT l.pid FROM effectlog.runs AS r
+      JOIN pg_catalog.pg_locks AS l ON l.transactionid = r.xmax AND l.granted
       WHERE r.id = ANY($4::text[]) AND l.locktype = 'transactionid'));
 
 -- name: learn_types
@@ -80,11 +95,16 @@ VALUES ($1::text[], $2::bigint[], $3::float8[], $4::boolean[], $5::bytea[]);
 
 -- name: add_writer
 INSERT INTO effectlog.writers (id, batch, opened_at)
-VALUES ($1, 0, extract(epoch FROM clock_timestamp())::float8)
+VALUES ($1::bigint, 0, extract(epoch FROM pg_catalog.clock_timestamp())::float8)
 ON CONFLICT (id) DO NOTHING;
+
+-- name: begin_plain
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+SET LOCAL search_path TO pg_catalog;
 
 -- name: begin_read
 BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SET LOCAL search_path TO pg_catalog;
 
 -- name: commit
 -- The division fails the transaction if this writer's number has moved on, so that a message that was
@@ -92,44 +112,45 @@ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 WITH mark AS (
     UPDATE effectlog.writers SET batch = {batch} WHERE id = {writer} AND batch = {batch} - 1 RETURNING 1
 )
-SELECT 1 / count(*) FROM mark;
+SELECT 1 / pg_catalog.count(*) FROM mark;
 COMMIT;
 
 -- name: give_up_batch
 INSERT INTO effectlog.writers (id, batch, opened_at)
-VALUES ($1, $2::bigint + 1, extract(epoch FROM clock_timestamp())::float8)
+VALUES ($1::bigint, $2::bigint + 1, extract(epoch FROM pg_catalog.clock_timestamp())::float8)
 ON CONFLICT (id) DO UPDATE SET batch = excluded.batch WHERE effectlog.writers.batch = $2::bigint - 1
 RETURNING batch;
 
 -- name: read_batch
-SELECT batch FROM effectlog.writers WHERE id = $1;
+SELECT batch FROM effectlog.writers WHERE id = $1::bigint;
 
 -- name: remove_writer
-DELETE FROM effectlog.writers WHERE id = $1;
+DELETE FROM effectlog.writers WHERE id OPERATOR(pg_catalog.=) $1::bigint;
 
 -- name: remove_old_writers
-DELETE FROM effectlog.writers WHERE opened_at < extract(epoch FROM clock_timestamp())::float8 - $1 RETURNING 1;
+DELETE FROM effectlog.writers
+WHERE opened_at < extract(epoch FROM pg_catalog.clock_timestamp())::float8 - $1::float8 RETURNING 1;
 
 -- name: lock_runs
 WITH locked AS MATERIALIZED (
     SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
            errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
-    FROM effectlog.runs WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED
+    FROM effectlog.runs WHERE id OPERATOR(pg_catalog.=) ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED
 )
-SELECT locked.*, extract(epoch FROM clock_timestamp())::float8 AS now
+SELECT locked.*, extract(epoch FROM pg_catalog.clock_timestamp())::float8 AS now
 FROM (VALUES (1)) AS always LEFT JOIN locked ON TRUE;
 
 -- name: see_runs
 WITH seen AS MATERIALIZED (
     SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
            errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
-    FROM effectlog.runs WHERE id = ANY($1::text[])
+    FROM effectlog.runs WHERE id OPERATOR(pg_catalog.=) ANY($1::text[])
 )
-SELECT seen.*, extract(epoch FROM clock_timestamp())::float8 AS now
+SELECT seen.*, extract(epoch FROM pg_catalog.clock_timestamp())::float8 AS now
 FROM (VALUES (1)) AS always LEFT JOIN seen ON TRUE;
 
 -- name: existing_runs
-SELECT id FROM effectlog.runs WHERE id = ANY($1::text[]);
+SELECT id FROM effectlog.runs WHERE id OPERATOR(pg_catalog.=) ANY($1::text[]);
 
 -- name: load_runs
 SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
@@ -147,7 +168,7 @@ SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, vers
        error_message, error_traceback, destination, resolved_by, evidence, late_result,
        late_attempt
 FROM effectlog.effects
-WHERE (run_id, effect_key) IN (SELECT * FROM unnest($1::text[], $2::text[]));
+WHERE (run_id, effect_key) OPERATOR(pg_catalog.=) ANY (SELECT * FROM unnest($1::text[], $2::text[]));
 
 -- name: load_unsettled
 SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
@@ -155,7 +176,8 @@ SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, vers
        first_boot_id, started_at, finished_at, final, result, result_error, error_type,
        error_message, error_traceback, destination, resolved_by, evidence, late_result,
        late_attempt
-FROM effectlog.effects WHERE state = 'started' AND run_id = ANY($1::text[]);
+FROM effectlog.effects
+WHERE state OPERATOR(pg_catalog.=) 'started' AND run_id OPERATOR(pg_catalog.=) ANY($1::text[]);
 
 -- name: load_journal
 SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
@@ -164,7 +186,7 @@ SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, vers
        error_message, error_traceback, destination, resolved_by, evidence, late_result,
        late_attempt
 FROM effectlog.effects WHERE run_id = ANY($1::text[])
-ORDER BY run_id, started_at, effect_key COLLATE "C";
+ORDER BY run_id, started_at, effect_key COLLATE pg_catalog."C";
 
 -- name: load_attempts
 SELECT run_id, number, owner, worker, started_at, ended_at, outcome,
@@ -173,7 +195,7 @@ FROM effectlog.attempts WHERE run_id = ANY($1::text[]) ORDER BY run_id, number;
 
 -- name: load_keys
 SELECT scope, idempotency_key, run_ids, fingerprints FROM effectlog.idempotency_keys
-WHERE (scope, idempotency_key) IN (SELECT * FROM unnest($1::text[], $2::text[]));
+WHERE (scope, idempotency_key) OPERATOR(pg_catalog.=) ANY (SELECT * FROM unnest($1::text[], $2::text[]));
 
 -- name: insert_run
 INSERT INTO effectlog.runs (id, task, state, due_at, created_at, event, scope, idempotency_key,
@@ -209,14 +231,14 @@ FROM unnest($1::text[], $2::float8[], $3::bigint[], $4::text[], $5::text[], $6::
      AS new(state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
             errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback,
             result, id)
-WHERE r.id = new.id;
+WHERE r.id OPERATOR(pg_catalog.=) new.id;
 
 -- name: fail_damaged
 UPDATE effectlog.runs SET
     state = 'failed', attempt = greatest(attempt, 0), attempt_outcome = NULL, owner = NULL, result = NULL,
-    finished_at = extract(epoch FROM clock_timestamp())::float8,
-    error_type = 'effectlog.Damaged', error_message = $2, error_traceback = ''
-WHERE id = $1 AND state = 'pending'
+    finished_at = extract(epoch FROM pg_catalog.clock_timestamp())::float8,
+    error_type = 'effectlog.Damaged', error_message = $2::text, error_traceback = ''
+WHERE id = $1::text AND state = 'pending'
 RETURNING 1;
 
 -- name: insert_attempt
@@ -261,40 +283,42 @@ ON CONFLICT (run_id, effect_key) DO UPDATE SET
 
 -- name: claimable
 SELECT found.id, found.due_at, found.seq, found.crashes
-FROM unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
+FROM pg_catalog.unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
     SELECT id, due_at, seq, crashes FROM effectlog.runs
-    WHERE state = 'pending' AND task = wanted.task AND due_at <= $2 AND crashes < 2
-    ORDER BY due_at, seq LIMIT $3 FOR UPDATE SKIP LOCKED
+    WHERE state = 'pending' AND task = wanted.task AND due_at <= $2::float8 AND crashes < 2
+    ORDER BY due_at, seq LIMIT $3::bigint FOR UPDATE SKIP LOCKED
 ) AS found
 UNION ALL
 SELECT suspect.id, suspect.due_at, suspect.seq, suspect.crashes
-FROM unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
+FROM pg_catalog.unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
     SELECT id, due_at, seq, crashes FROM effectlog.runs
-    WHERE state = 'pending' AND task = wanted.task AND due_at <= $2 AND crashes >= 2
-    ORDER BY due_at, seq LIMIT $4 FOR UPDATE SKIP LOCKED
+    WHERE state = 'pending' AND task = wanted.task AND due_at <= $2::float8 AND crashes >= 2
+    ORDER BY due_at, seq LIMIT $4::bigint FOR UPDATE SKIP LOCKED
 ) AS suspect;
 
 -- name: claimable_keyed
 SELECT id, due_at, seq, crashes FROM (
     SELECT p.id, p.due_at, p.seq, p.crashes,
-           p.concurrency_key, row_number() OVER (PARTITION BY p.concurrency_key ORDER BY p.due_at, p.seq) AS place
+           p.concurrency_key,
+           pg_catalog.row_number() OVER (PARTITION BY p.concurrency_key ORDER BY p.due_at, p.seq) AS place
     FROM effectlog.runs AS p
-    WHERE p.state = 'pending' AND p.task = ANY($1::text[]) AND p.due_at <= $2
+    WHERE p.state = 'pending' AND p.task = ANY($1::text[]) AND p.due_at <= $2::float8
       AND NOT EXISTS (
           SELECT 1 FROM effectlog.runs AS busy
           WHERE busy.state = 'running' AND busy.task = ANY($1::text[])
             AND busy.concurrency_key = p.concurrency_key
       )
 ) AS first_of_key
-WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR $4::boolean) ORDER BY due_at, seq LIMIT $3;
+WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR $4::boolean)
+ORDER BY due_at, seq LIMIT $3::bigint;
 
 -- name: busy_key
 SELECT busy.id FROM effectlog.runs AS mine
 JOIN effectlog.runs AS busy ON busy.concurrency_key = mine.concurrency_key
-WHERE mine.id = $2 AND busy.state = 'running' AND busy.task = ANY($1::text[]);
+WHERE mine.id = $2::text AND busy.state = 'running' AND busy.task = ANY($1::text[]);
 
 -- name: count_running
-SELECT count(*) FROM effectlog.runs WHERE state = 'running' AND task = ANY($1::text[]);
+SELECT pg_catalog.count(*) FROM effectlog.runs WHERE state = 'running' AND task = ANY($1::text[]);
 
 -- name: find_runs
 -- From where a run was that is gone by now, the nearest older id leads on: ids sort by time.
@@ -303,7 +327,7 @@ WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
                 ELSE coalesce(
                     (SELECT seq FROM effectlog.runs WHERE id = $1::text),
                     (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
-ORDER BY seq DESC LIMIT $2;
+ORDER BY seq DESC LIMIT $2::bigint;
 
 -- name: find_runs_in_state
 SELECT id FROM effectlog.runs
@@ -311,8 +335,8 @@ WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
                 ELSE coalesce(
                     (SELECT seq FROM effectlog.runs WHERE id = $1::text),
                     (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
-  AND state = $3
-ORDER BY seq DESC LIMIT $2;
+  AND state = $3::text
+ORDER BY seq DESC LIMIT $2::bigint;
 
 -- name: find_runs_of_task
 SELECT id FROM effectlog.runs
@@ -320,8 +344,8 @@ WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
                 ELSE coalesce(
                     (SELECT seq FROM effectlog.runs WHERE id = $1::text),
                     (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
-  AND task = $3
-ORDER BY seq DESC LIMIT $2;
+  AND task = $3::text
+ORDER BY seq DESC LIMIT $2::bigint;
 
 -- name: find_runs_of_task_in_state
 SELECT id FROM effectlog.runs
@@ -329,21 +353,22 @@ WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
                 ELSE coalesce(
                     (SELECT seq FROM effectlog.runs WHERE id = $1::text),
                     (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
-  AND task = $3 AND state = $4
-ORDER BY seq DESC LIMIT $2;
+  AND task = $3::text AND state = $4::text
+ORDER BY seq DESC LIMIT $2::bigint;
 
 -- name: load_summaries
 -- Values that are big stand outside their rows and are not read.
 SELECT r.id, r.task, r.state, r.due_at, r.attempt, r.attempt_outcome, r.owner, r.lease_expires, r.lease_clock,
        r.releasing, r.errors, r.crashes, r.cancel_requested, r.finished_at, r.error_type, r.error_message,
        r.error_traceback, r.created_at, r.idempotency_key, r.correlation_id, r.parent_id,
-       (SELECT count(*) FROM effectlog.attempts AS a WHERE a.run_id = r.id),
-       (SELECT coalesce(sum(e.requests), 0)::bigint FROM effectlog.effects AS e WHERE e.run_id = r.id)
+       (SELECT pg_catalog.count(*) FROM effectlog.attempts AS a WHERE a.run_id = r.id),
+       (SELECT coalesce(pg_catalog.sum(e.requests), 0)::bigint FROM effectlog.effects AS e WHERE e.run_id = r.id)
 FROM effectlog.runs AS r WHERE r.id = ANY($1::text[]);
 
 -- name: list_unsettled
 SELECT run_id, effect_key, executing FROM effectlog.effects
-WHERE state = 'started' AND run_id = ANY($1::text[]) ORDER BY run_id, started_at, effect_key COLLATE "C";
+WHERE state = 'started' AND run_id = ANY($1::text[])
+ORDER BY run_id, started_at, effect_key COLLATE pg_catalog."C";
 
 -- name: load_result
 SELECT result FROM effectlog.runs WHERE id = $1;
@@ -353,18 +378,18 @@ SELECT id, state FROM effectlog.runs WHERE id = ANY($1::text[]);
 
 -- name: next_due
 -- The earliest by min(), which an index answers: asked whether one EXISTS, the server reads the whole table to say no.
-SELECT bool_or(first_due_at <= now.at), min(next_due_at - now.at)
-FROM (SELECT extract(epoch FROM clock_timestamp())::float8 AS at) AS now
+SELECT pg_catalog.bool_or(first_due_at <= now.at), pg_catalog.min(next_due_at - now.at)
+FROM (SELECT extract(epoch FROM pg_catalog.clock_timestamp())::float8 AS at) AS now
 CROSS JOIN LATERAL (
-    SELECT least((SELECT min(due_at) FROM effectlog.runs
+    SELECT least((SELECT pg_catalog.min(due_at) FROM effectlog.runs
                   WHERE state = 'pending' AND crashes < 2 AND task = wanted.task),
-                 (SELECT min(due_at) FROM effectlog.runs
+                 (SELECT pg_catalog.min(due_at) FROM effectlog.runs
                   WHERE state = 'pending' AND crashes >= 2 AND task = wanted.task)) AS first_due_at,
-           least((SELECT min(due_at) FROM effectlog.runs
+           least((SELECT pg_catalog.min(due_at) FROM effectlog.runs
                   WHERE state = 'pending' AND crashes < 2 AND task = wanted.task AND due_at > now.at),
-                 (SELECT min(due_at) FROM effectlog.runs
+                 (SELECT pg_catalog.min(due_at) FROM effectlog.runs
                   WHERE state = 'pending' AND crashes >= 2 AND task = wanted.task AND due_at > now.at)) AS next_due_at
-    FROM unnest($1::text[]) AS wanted(task)
+    FROM pg_catalog.unnest($1::text[]) AS wanted(task)
 ) AS each_task;
 
 -- name: load_owners
@@ -375,12 +400,13 @@ SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, 
        errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
 FROM effectlog.runs
 WHERE state = 'running'
-  AND ((lease_clock = $1 AND lease_expires <= extract(epoch FROM clock_timestamp())::float8)
+  AND ((lease_clock = $1::text AND lease_expires <= extract(epoch FROM pg_catalog.clock_timestamp())::float8)
        OR owner = ANY($2::text[]));
 
 -- name: next_lapse
-SELECT min(r.lease_expires - now.at) FROM (SELECT extract(epoch FROM clock_timestamp())::float8 AS at) AS now
-JOIN effectlog.runs AS r ON r.state = 'running' AND r.lease_clock = $1 AND r.lease_expires > now.at;
+SELECT pg_catalog.min(r.lease_expires - now.at)
+FROM (SELECT extract(epoch FROM pg_catalog.clock_timestamp())::float8 AS at) AS now
+JOIN effectlog.runs AS r ON r.state = 'running' AND r.lease_clock = $1::text AND r.lease_expires > now.at;
 
 -- name: remove_subscriptions
 DELETE FROM effectlog.subscriptions WHERE task = ANY($1::text[]);
@@ -396,17 +422,17 @@ ON CONFLICT (event, task) DO UPDATE SET
 
 -- name: load_subscriptions
 SELECT event, task, parameter, concurrency_key, aliases FROM effectlog.subscriptions
-WHERE event = $1 ORDER BY task COLLATE "C";
+WHERE event = $1::text ORDER BY task COLLATE pg_catalog."C";
 
 -- name: save_worker
 INSERT INTO effectlog.workers (owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+VALUES ($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::float8, $7::float8, $8::text[])
 ON CONFLICT (owner) DO UPDATE SET
     beat_at = excluded.beat_at, claimed_at = coalesce(excluded.claimed_at, effectlog.workers.claimed_at),
     tasks = excluded.tasks;
 
 -- name: remove_worker
-DELETE FROM effectlog.workers WHERE owner = $1;
+DELETE FROM effectlog.workers WHERE owner = $1::text;
 
 -- name: load_workers
 SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks FROM effectlog.workers
@@ -414,10 +440,10 @@ ORDER BY beat_at DESC;
 
 -- name: purgeable
 SELECT id, scope, idempotency_key FROM effectlog.runs
-WHERE finished_at <= $1 AND state = ANY($2::text[])
+WHERE finished_at <= $1::float8 AND state = ANY($2::text[])
   AND ($4::text[] IS NULL OR id = ANY($4::text[]))
   AND NOT EXISTS (SELECT 1 FROM effectlog.effects WHERE run_id = effectlog.runs.id AND effectlog.effects.state = 'started')
-ORDER BY finished_at LIMIT $3 FOR UPDATE SKIP LOCKED;
+ORDER BY finished_at LIMIT $3::bigint FOR UPDATE SKIP LOCKED;
 
 -- name: purge_runs
 DELETE FROM effectlog.runs WHERE id = ANY($1::text[]);
@@ -437,50 +463,56 @@ WHERE (scope, idempotency_key) IN (SELECT * FROM unnest($1::text[], $2::text[]))
   );
 
 -- name: count_states
-SELECT state, count(*) FROM effectlog.runs GROUP BY state;
+SELECT state, pg_catalog.count(*) FROM effectlog.runs GROUP BY state;
 
 -- name: count_pending_tasks
-SELECT task, count(*), min(due_at) FROM effectlog.runs WHERE state = 'pending' GROUP BY task ORDER BY task;
+SELECT task, pg_catalog.count(*), pg_catalog.min(due_at) FROM effectlog.runs
+WHERE state = 'pending' GROUP BY task ORDER BY task;
 
 -- name: oldest_doubt
-SELECT min(e.started_at) FROM effectlog.effects AS e JOIN effectlog.runs AS r ON r.id = e.run_id
+SELECT pg_catalog.min(e.started_at) FROM effectlog.effects AS e JOIN effectlog.runs AS r ON r.id = e.run_id
 WHERE e.state = 'started' AND r.state <> 'running';
 
 -- name: load_mark
 SELECT mark FROM effectlog.migrations ORDER BY number DESC LIMIT 1;
 
 -- name: save_mark
-UPDATE effectlog.migrations SET mark = $1 WHERE number = (SELECT max(number) FROM effectlog.migrations)
+UPDATE effectlog.migrations SET mark = $1::text
+WHERE number = (SELECT pg_catalog.max(number) FROM effectlog.migrations)
 RETURNING 1;
 
 -- name: table_bytes
-SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
-FROM pg_class AS c WHERE c.relnamespace = to_regnamespace('effectlog') AND c.relkind = 'r';
+SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(c.oid)), 0)::bigint
+FROM pg_catalog.pg_class AS c
+WHERE c.relnamespace = pg_catalog.to_regnamespace('effectlog') AND c.relkind = 'r';
 
 -- name: open_transactions
-SELECT DISTINCT a.pid, coalesce(a.application_name, ''), extract(epoch FROM clock_timestamp() - a.xact_start)::float8
-FROM pg_stat_activity AS a JOIN pg_locks AS l ON l.pid = a.pid
+SELECT DISTINCT a.pid, coalesce(a.application_name, ''),
+       extract(epoch FROM pg_catalog.clock_timestamp() - a.xact_start)::float8
+FROM pg_catalog.pg_stat_activity AS a JOIN pg_catalog.pg_locks AS l ON l.pid = a.pid
 WHERE l.relation = 'effectlog.runs'::regclass AND l.mode = 'RowShareLock' AND a.state LIKE 'idle in transaction%'
-  AND a.xact_start < clock_timestamp() - interval '5 seconds';
+  AND a.xact_start < pg_catalog.clock_timestamp() - interval '5 seconds';
 
 -- name: hold_owner
-SELECT pg_try_advisory_lock($1);
+SELECT pg_catalog.pg_try_advisory_lock($1::bigint);
 
 -- name: drop_owner
-SELECT pg_advisory_unlock($1);
+SELECT pg_catalog.pg_advisory_unlock($1::bigint);
 
 -- name: end_old_session
-SELECT pg_terminate_backend(a.pid)
-FROM pg_stat_activity AS a WHERE a.pid = $1 AND extract(epoch FROM a.backend_start)::float8 = $2;
+SELECT pg_catalog.pg_terminate_backend(a.pid)
+FROM pg_catalog.pg_stat_activity AS a WHERE a.pid = $1::integer
+  AND extract(epoch FROM a.backend_start)::float8 = $2::float8;
 
 -- name: session_facts
-SELECT pg_backend_pid(), extract(epoch FROM a.backend_start)::float8
-FROM pg_stat_activity AS a WHERE a.pid = pg_backend_pid();
+SELECT pg_catalog.pg_backend_pid(), extract(epoch FROM a.backend_start)::float8
+FROM pg_catalog.pg_stat_activity AS a WHERE a.pid = pg_catalog.pg_backend_pid();
 
 -- name: save_owner
 INSERT INTO effectlog.owners (owner, lock_key, host, pid, process_start, server_start, held_at)
-VALUES ($1, $2, $3, $4, $5, extract(epoch FROM pg_postmaster_start_time())::float8,
-        extract(epoch FROM clock_timestamp())::float8)
+VALUES ($1::text, $2::bigint, $3::text, $4::bigint, $5::text,
+        extract(epoch FROM pg_catalog.pg_postmaster_start_time())::float8,
+        extract(epoch FROM pg_catalog.clock_timestamp())::float8)
 ON CONFLICT (owner) DO UPDATE SET
     lock_key = excluded.lock_key, host = excluded.host, pid = excluded.pid,
     process_start = excluded.process_start, server_start = excluded.server_start,
@@ -488,21 +520,23 @@ ON CONFLICT (owner) DO UPDATE SET
 
 -- name: remove_old_owners
 DELETE FROM effectlog.owners
-WHERE held_at < extract(epoch FROM clock_timestamp())::float8 - $1 AND pg_try_advisory_xact_lock_shared(lock_key)
+WHERE held_at < extract(epoch FROM pg_catalog.clock_timestamp())::float8 - $1::float8
+  AND pg_catalog.pg_try_advisory_xact_lock_shared(lock_key)
 RETURNING 1;
 
 -- name: forget_owner
-DELETE FROM effectlog.owners WHERE owner = $1 AND pg_try_advisory_xact_lock_shared(lock_key) RETURNING 1;
+DELETE FROM effectlog.owners
+WHERE owner = $1::text AND pg_catalog.pg_try_advisory_xact_lock_shared(lock_key) RETURNING 1;
 
 -- name: remove_owner
-DELETE FROM effectlog.owners WHERE owner = $1 RETURNING 1;
+DELETE FROM effectlog.owners WHERE owner = $1::text RETURNING 1;
 
 -- name: look_at_owners
 SELECT o.owner, o.host, o.pid, o.process_start, o.held_at,
-       o.server_start = extract(epoch FROM pg_postmaster_start_time())::float8 AND NOT EXISTS (
-           SELECT 1 FROM pg_locks AS l
+       o.server_start = extract(epoch FROM pg_catalog.pg_postmaster_start_time())::float8 AND NOT EXISTS (
+           SELECT 1 FROM pg_catalog.pg_locks AS l
            WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-             AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+             AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
              AND l.classid::bigint = (o.lock_key >> 32) & 4294967295
              AND l.objid::bigint = o.lock_key & 4294967295
        ) AS free
@@ -511,16 +545,16 @@ FROM effectlog.owners AS o WHERE o.owner = ANY($1::text[]);
 -- name: workers_without_session
 SELECT o.owner FROM effectlog.owners AS o JOIN effectlog.workers AS w ON w.owner = o.owner
 WHERE NOT EXISTS (
-    SELECT 1 FROM pg_locks AS l
+    SELECT 1 FROM pg_catalog.pg_locks AS l
     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
       AND l.classid::bigint = (o.lock_key >> 32) & 4294967295
       AND l.objid::bigint = o.lock_key & 4294967295
 );
 
 -- name: lock_owners
-SELECT pg_try_advisory_xact_lock_shared(wanted.key)
-FROM unnest($1::bigint[]) WITH ORDINALITY AS wanted(key, place) ORDER BY wanted.place;
+SELECT pg_catalog.pg_try_advisory_xact_lock_shared(wanted.key)
+FROM pg_catalog.unnest($1::bigint[]) WITH ORDINALITY AS wanted(key, place) ORDER BY wanted.place;
 
 -- name: notify
-SELECT pg_notify($1, $2);
+SELECT pg_catalog.pg_notify($1::text, $2::text);
