@@ -35,6 +35,11 @@ def _make_printable(record: logging.LogRecord) -> None:
     message = record.getMessage()
     if not message.isprintable():
         record.msg, record.args = one_line(message), ()
+    for name, field in list(
+        vars(record).items()
+    ):  # A format may show the run, the task and the effect as well.
+        if isinstance(field, str) and not field.isprintable():
+            setattr(record, name, one_line(field))
     if record.exc_info:
         # Where a record has its traceback as text, the formatters of logging show that one.
         record.exc_text = printable(_formatter.formatException(record.exc_info))

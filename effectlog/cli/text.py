@@ -100,6 +100,8 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], *, indent: s
 def _fit(columns: Sequence[Column], widths: list[int], room: int) -> None:
     """Take what is too much from the widest flexible column, one character after the other."""
     flexible = [i for i, column in enumerate(columns) if column.flexible]
+    for i in flexible:
+        widths[i] = min(widths[i], room)  # No step for each character of a value that takes megabytes.
     while sum(widths) + len(_GAP) * (len(widths) - 1) > room:
         widest = max(flexible, key=lambda i: widths[i], default=None)
         if widest is None or widths[widest] <= _NARROWEST:

@@ -150,7 +150,9 @@ def asks(text: str) -> str:
 
 def test_a_look_ups_error_reaches_a_log_spelled_out(tmp_path, capsys):
     logger, handler = logging.getLogger("effectlog"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    handler.setFormatter(
+        logging.Formatter("%(levelname)s %(message)s (%(effect_key)s)", defaults={"effect_key": ""})
+    )
     logger.addHandler(handler)
     try:
         with EffectLog(tmp_path / "log.db") as log, log.sync.worker(), pytest.raises(RunHeld):
@@ -167,4 +169,4 @@ def test_a_look_ups_error_reaches_a_log_spelled_out(tmp_path, capsys):
     assert r"\x1b]0;owned" in told
     assert "can't tell" in told, "the look-up's error was not told, so nothing was tried"
     assert "\nWARNING effectlog: the run was resolved" not in told, "an error forged a line of the log"
-    assert "WARNING effectlog: a clean line of words\n" in told
+    assert "WARNING effectlog: a clean line of words ()\n" in told

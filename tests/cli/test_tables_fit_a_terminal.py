@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -27,6 +28,15 @@ def test_what_is_too_wide_is_cut_where_it_may_be(monkeypatch):
     assert lines[0].index("NOTE") == lines[1].index("short") == lines[2].index("nn")
     assert "…" in lines[1]
     assert "…" in lines[2]
+
+
+def test_a_value_of_megabytes_does_not_take_a_step_for_each_character(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    began = time.process_time()
+    (_, line) = table(COLUMNS, [("x", "t" * 5_000_000, 7, "n" * 5_000_000)]).splitlines()
+    assert time.process_time() - began < 2.0  # It took half a minute.
+    assert len(line) <= 60
+    assert line.count("…") == 2
 
 
 def test_a_table_that_fits_is_not_cut(monkeypatch):
