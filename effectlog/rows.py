@@ -37,7 +37,7 @@ class RunRow(Struct, gc=False):
     result: bytes | None = None
     """Only written, never loaded with the row: None leaves what the store holds."""
     waits_since: float | None = None
-    """When the wait until ``due_at`` began; None where somebody asked for that very time."""
+    """When a pending run's wait until ``due_at`` began; None where somebody asked for that very time."""
 
     def copy(self) -> RunRow:
         return copy(self)

@@ -65,6 +65,7 @@ def claim(pages: Pages, command: c.Claim, candidates: list[str]) -> list[RunRow]
         run.lease_expires = pages.lease_now + command.lease
         run.lease_clock = pages.lease_clock
         run.releasing = False
+        run.waits_since = None
         pages.change_run(run)
         pages.begun.append(AttemptRow(run.id, run.attempt, command.owner, command.worker, pages.now))
         claimed.append(run)

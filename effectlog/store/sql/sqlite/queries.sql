@@ -1,6 +1,9 @@
 -- name: load_runs
+-- SQLite reads a row up to the last column that is asked for. waits_since stands behind the values, which may be
+-- megabytes, so it is asked of pending runs alone: no heartbeat reads through the values of what it renews.
 SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback, waits_since
+       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback,
+       iif(state = 'pending', waits_since, NULL)
 FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: load_effects
@@ -187,8 +190,7 @@ WHERE (:state IS NULL OR state = :state) AND (:task IS NULL OR task = :task)
 ORDER BY seq DESC LIMIT :limit;
 
 -- name: load_summaries
--- Values stand behind what is read here, so SQLite leaves them alone, however big they are; only waits_since stands
--- behind them, and is asked of pending runs alone.
+-- Reads no values: see load_runs.
 SELECT r.id, r.task, r.state, r.due_at, r.attempt, r.attempt_outcome, r.owner, r.lease_expires, r.lease_clock,
        r.releasing, r.errors, r.crashes, r.cancel_requested, r.finished_at, r.error_type, r.error_message,
        r.error_traceback, iif(r.state = 'pending', r.waits_since, NULL),
@@ -224,7 +226,7 @@ SELECT DISTINCT owner, lease_clock FROM effectlog_runs WHERE state = 'running';
 
 -- name: lapsed
 SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback, waits_since
+       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
 FROM effectlog_runs
 WHERE state = 'running'
   AND ((lease_clock = :clock AND lease_expires <= :now) OR owner IN (SELECT value FROM json_each(:dead_owners)));
