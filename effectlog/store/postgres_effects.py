@@ -59,6 +59,19 @@ class OpenTransaction:
             ) from error
 
 
+def _comes_of_a_loss(error: BaseException | None) -> bool:
+    """Whether a lost connection is what the exception is, or what it was raised because of."""
+    seen = set[int]()
+    while isinstance(error, Exception) and id(error) not in seen:
+        if is_lost(error) or (
+            isinstance(error, ExceptionGroup) and any(map(_comes_of_a_loss, error.exceptions))
+        ):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
 class EffectTransactions:
     """Opens transactions for effects, on whatever loop asks."""
 
@@ -81,9 +94,12 @@ class EffectTransactions:
             connection, transaction = await self._begin(stack)
             try:
                 yield OpenTransaction(connection, transaction, self._url, self._limit)
-            except BaseException:
-                if not await self._rolled_back(connection, transaction):
-                    abandon(connection)
+            except BaseException as error:
+                if await self._rolled_back(connection, transaction):
+                    raise
+                abandon(connection)
+                if _comes_of_a_loss(error):
+                    raise self._lost(error) from error
                 raise
         finally:
             with contextlib.suppress(Exception):  # What is committed is no less so where the reset fails.
@@ -98,6 +114,14 @@ class EffectTransactions:
         except Exception as error:
             raise translated(error, self._url) from error
         return connection, transaction
+
+    def _lost(self, error: BaseException) -> StoreError:
+        """The server went away in the middle, and rolled everything back: it is not the function that failed."""
+        return StoreError(
+            f"{self._url.name}: the connection of an effect's transaction was lost before the commit "
+            f"({self._url.hide(str(error)) or type(error).__name__}), so nothing that it wrote is stored",
+            transient=True,
+        )
 
     async def _rolled_back(self, connection: Any, transaction: Any) -> bool:
         try:

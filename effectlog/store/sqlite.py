@@ -274,7 +274,7 @@ class SqliteStore:
                 opened = stack.enter_context(sqlite_within.transaction(self._connection))
             except sqlite3.Error as error:
                 raise translated(error, self.name) from error
-            with sqlite_within.explained():
+            with sqlite_within.explained(self.name):
                 yield opened
 
     async def _read(self, function: Callable[..., T], *args: Any) -> T:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog.errors import ConfigurationError, StoreError
 from effectlog.store.borrowing import is_stale, no_transaction
-from effectlog.store.protocol import OUTCOME_UNKNOWN
+from effectlog.store.protocol import OUTCOME_UNKNOWN, TAKES_NO_WRITES
 from effectlog.store.sqlite_apply import perform
+from effectlog.store.sqlite_errors import translated
 from effectlog.store.sqlite_live import LiveRuns
 
 if TYPE_CHECKING:
@@ -113,11 +114,18 @@ def transaction(connect: Callable[[], sqlite3.Connection]) -> Iterator[OpenTrans
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Say what to do instead where ``_keep_open`` denied something, which SQLite calls only "not authorized"."""
+def explained(name: str) -> Iterator[None]:
+    """Tell what went wrong with a statement of the function's where that is not the function's doing.
+
+    A file that takes no writes fails them as it fails the store's own. And what ``_keep_open`` denied is called only
+    "not authorized" by SQLite: say what to do instead.
+    """
     try:
         yield
     except sqlite3.DatabaseError as error:
+        trouble = translated(error, name)
+        if getattr(trouble, "reason", None) == TAKES_NO_WRITES:
+            raise trouble from error
         if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_AUTH:
             raise
         raise ConfigurationError(
