@@ -20,6 +20,8 @@ _PAUSE = 0.005
 """Seconds between two looks at the store, however often it changes."""
 _SHARE = 4
 """Looks take at most one part in so many of the time, however many runs are waited for."""
+_LONGEST_PAUSE = 0.5
+"""The same, whatever a look took: one that waited for a store that was away has not cost it anything."""
 _PAUSE_AFTER_FAILURE = 0.25
 
 
@@ -105,7 +107,7 @@ class StateWatch:
                 self._fail(error)
             self._changed.set()  # Nothing else may change before the store can be read again.
             return _PAUSE_AFTER_FAILURE
-        return max(_PAUSE, (time.monotonic() - began) * _SHARE)
+        return min(max(_PAUSE, (time.monotonic() - began) * _SHARE), _LONGEST_PAUSE)
 
     async def _tell(self) -> None:
         for run_id, waiters in list(self._waiters.items()):
