@@ -15,10 +15,12 @@ from effectlog.checks import seconds, whole
 from effectlog.codec import Codec, JsonCodec
 from effectlog.engine import Engine
 from effectlog.enqueue import Enqueuer
+from effectlog.errors import ConfigurationError
 from effectlog.inline import run_here
 from effectlog.lease import Owner, checked_lease
 from effectlog.registry import registered
 from effectlog.signals import let_go
+from effectlog.store.protocol import BacksUp
 from effectlog.stored_runs import StoredRuns
 from effectlog.stores import resolve_store
 from effectlog.tasks import spec_of
@@ -195,6 +197,19 @@ class EffectLog(StoredRuns):
         return await self._enqueuer.emit(
             event, payload, idempotency_key=idempotency_key, correlation_id=correlation_id
         )
+
+    async def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy an SQLite store into a new file while it is in use, as it is at one moment; durable on return.
+
+        Never copy the file of a store in use by other means: what is committed may still be in its log (``-wal``), and
+        reading the file inside this process takes SQLite's locks away. Raises ConfigurationError where the file exists
+        or the store is no file, StoreError where it can't be written.
+        """
+        if not isinstance(self._engine.store, BacksUp):
+            raise ConfigurationError(
+                f"{self._engine.store.name} is backed up by its server's own tools, such as pg_dump"
+            )
+        await self._engine.read(self._engine.store.backup(path))
 
     def within(self, transaction: Any) -> Within:
         """``enqueue`` and ``emit`` inside a transaction of your own on the store's database.

@@ -181,6 +181,10 @@ class SyncLog:
         """As ``EffectLog.worker``, for ``with``; it executes on this object's loop."""
         return SyncWorker(self._log.worker(tasks=tasks, concurrency=concurrency, name=name), self._portal)
 
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """As ``EffectLog.backup``."""
+        self._call(self._log.backup(path), "log.backup(...)")
+
     def get_run(self, run_id: str) -> SyncRun[Any]:
         """As ``EffectLog.get_run``."""
         return self._run(self._call(self._log.get_run(run_id), "log.get_run(...)"))

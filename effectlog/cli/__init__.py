@@ -18,7 +18,7 @@ from effectlog.cli.looking import runs, show
 from effectlog.cli.making import emit, enqueue
 from effectlog.cli.options import Failure
 from effectlog.cli.serving import worker
-from effectlog.cli.upkeep import check_store, demo, doctor, migrate, purge
+from effectlog.cli.upkeep import backup, check_store, demo, doctor, migrate, purge
 from effectlog.errors import EffectLogError
 from effectlog.printable import printable
 
@@ -82,6 +82,7 @@ for _command in (
     retry,
     cancel,
     purge,
+    backup,
     migrate,
     doctor,
     check_store,

@@ -1,4 +1,4 @@
-"""``demo``, ``purge``, ``migrate``, ``doctor`` and ``check-store``."""
+"""``demo``, ``purge``, ``backup``, ``migrate``, ``doctor`` and ``check-store``."""
 
 from __future__ import annotations
 
@@ -56,6 +56,20 @@ def _progress() -> Any:
     if not sys.stderr.isatty():
         return None
     return lambda count: progress(f"{counted(count, 'run')} so far")
+
+
+@click.command()
+@click.argument("file")
+@store_option
+def backup(file: str, store: str) -> None:
+    """Copy an SQLite store into a new FILE while it is in use. PostgreSQL has tools of its own."""
+
+    async def copy() -> None:
+        async with open_log(store) as log:
+            await log.backup(file)
+
+    run(copy())
+    echo(f"{file}: a whole store, which can be opened as it is")
 
 
 @click.command()

@@ -13,6 +13,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from os import PathLike
 
     from effectlog.clock import Clock
     from effectlog.commands import Command, Outcome, Renew, Subscription
@@ -233,6 +234,15 @@ class BlockingTransactions(Joining, Protocol):
 
     def transaction_sync(self) -> AbstractContextManager[Any]:
         """A transaction that is rolled back unless it is committed."""
+        ...
+
+
+@runtime_checkable
+class BacksUp(Protocol):
+    """A store that can copy itself into a file while it is in use."""
+
+    async def backup(self, path: str | PathLike[str]) -> None:
+        """Copy what is stored at one moment into a new file; durable on return."""
         ...
 
 

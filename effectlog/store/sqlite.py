@@ -12,15 +12,13 @@ import contextlib
 import os
 import sqlite3
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiosqlite
 
 from effectlog.clock import Clock, SystemClock
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError, StoreRefused
-from effectlog.model import RunState
-from effectlog.store import mapping, sqlite_file, sqlite_within
+from effectlog.store import sqlite_file, sqlite_within
 from effectlog.store.borrowing import (
     check_commands,
     driver_connection,
@@ -29,20 +27,21 @@ from effectlog.store.borrowing import (
     without_waiting,
 )
 from effectlog.store.flock import NoLiveness, liveness_beside, share_folder
-from effectlog.store.protocol import Due, Liveness, RunFilter, WorkerRow
 from effectlog.store.rehearsal import StageOn
-from effectlog.store.sqlite_apply import SQL, apply_batch, as_json, load_runs, load_summaries, perform
+from effectlog.store.sqlite_apply import SQL, apply_batch, load_runs, perform
 from effectlog.store.sqlite_errors import no_connection, translated
 from effectlog.store.sqlite_fork import at_work
+from effectlog.store.sqlite_guard import FileGuard, check_not_moved, real_path
 from effectlog.store.sqlite_live import LiveRuns
+from effectlog.store.sqlite_reads import SqliteReads, fetch
 from effectlog.store.sqlite_watch import ChangeWatch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-    from effectlog.commands import Command, Outcome, Subscription
-    from effectlog.rows import RunRow, StoredRun, StoredSummary
-    from effectlog.store.protocol import Apply
+    from effectlog.commands import Command, Outcome
+    from effectlog.rows import StoredRun
+    from effectlog.store.protocol import Apply, Liveness
     from effectlog.store.rehearsal import Stage
 
 T = TypeVar("T")
@@ -52,7 +51,7 @@ _MEMORY_INTERVAL = 1.0
 _inherited: list[object] = []
 
 
-class SqliteStore:
+class SqliteStore(SqliteReads):
     """A store in one local SQLite file, or in memory (``":memory:"``, gone with the log).
 
     Args:
@@ -66,21 +65,17 @@ class SqliteStore:
         self, path: str | os.PathLike[str], *, clock: Clock | None = None, busy_timeout: float = 5.0
     ) -> None:
         self._in_memory = path == ":memory:"
-        # Whoever changes the folder while the store is in use must not send the next connection to another file.
-        self._path = ":memory:" if self._in_memory else str(Path(path).absolute())
+        # Whoever changes the folder, or a link, while the store is in use must not send the next connection elsewhere.
+        self._path = ":memory:" if self._in_memory else real_path(path)
         self._clock = clock or SystemClock()
         self._busy_timeout = busy_timeout
         self._liveness: Liveness = NoLiveness() if self._in_memory else liveness_beside(self._path)
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
         self._live = LiveRuns()
-        self._files = sqlite_file.OpenFiles()
+        self._guard: FileGuard | None = None
         self._watcher: ChangeWatch | None = None
         self._pid = os.getpid()
-
-    @property
-    def name(self) -> str:
-        return f"sqlite:///{self._path}"
 
     @property
     def clock(self) -> Clock:
@@ -96,18 +91,20 @@ class SqliteStore:
         Raises StoreRefused where the file is no database, is read-only, lies on a network file
         system, or was written by a newer effectlog.
         """
+        self._pid = os.getpid()
         if not self._in_memory:
             sqlite_file.check_place(self._path)
-            sqlite_file.create(self._path)
-        self._pid = os.getpid()
+            self._guard = sqlite_file.guarded(self._path)
         try:
+            if self._guard is not None:
+                self._guard.hold_database()
             self._writer = await self._connect()
             await self._call(self._writer, sqlite_file.prepare, self.name)
-            if not self._in_memory:
+            if self._guard is not None:
                 self._reader = await self._connect()
                 await self._call(self._reader, sqlite_file.make_reader)
                 share_folder(self._path)
-                self._files = sqlite_file.OpenFiles(self._path, f"{self._path}-wal")
+                await self._call(self._writer, lambda _, guard: guard.hold(), self._guard)
                 self._watcher = ChangeWatch(self._connection(check_same_thread=False), f"{self._path}-wal")
         except BaseException as error:
             await self.close()
@@ -116,9 +113,8 @@ class SqliteStore:
             raise
 
     async def close(self) -> None:
-        writer, reader, watcher = self._writer, self._reader, self._watcher
-        self._writer = self._reader = self._watcher = None
-        self._files = sqlite_file.OpenFiles()
+        writer, reader, watcher, guard = self._writer, self._reader, self._watcher, self._guard
+        self._writer = self._reader = self._watcher = self._guard = None
         if os.getpid() != self._pid:
             # SQLite must not even close in a forked child what its parent has open, so it stays referenced.
             _inherited.append((writer, reader, watcher))
@@ -131,6 +127,8 @@ class SqliteStore:
                     await connection.close()
                 # It has nothing left to do; but a thread that is still seen after a close is taken for a leak.
                 connection._thread.join(1.0)  # noqa: SLF001 - as in ``_connect``
+        if guard is not None and guard.release():
+            await asyncio.to_thread(at_work, sqlite_file.tidy, self._path)
 
     def _connection(self, *, check_same_thread: bool = True) -> sqlite3.Connection:
         return sqlite3.connect(
@@ -189,8 +187,13 @@ class SqliteStore:
         return await self._call(self._writer, self._apply, commands)
 
     def _apply(self, connection: sqlite3.Connection, commands: Sequence[Command]) -> list[Outcome]:
-        self._files.check()
-        return apply_batch(connection, self._clock, self._live, commands)
+        guard = self._guard
+        check_not_moved(guard)
+        outcomes = apply_batch(connection, self._clock, self._live, commands)
+        check_not_moved(
+            guard
+        )  # Nobody may be told that it is stored if it went into a file that nobody sees.
+        return outcomes
 
     def hand_over(self, work: Callable[[Apply], None]) -> None:
         """Call ``work`` on the writer's thread, after all that was handed over before, with a blocking ``apply``."""
@@ -213,7 +216,7 @@ class SqliteStore:
             return await self._call(self._writer, load_runs, run_ids)
 
         try:
-            await self._call(self._writer, _fetch, "BEGIN IMMEDIATE", ())
+            await self._call(self._writer, fetch, "BEGIN IMMEDIATE", ())
             return await use(StageOn(self._clock, apply, load))
         finally:
             # Handed to the thread at once, whatever becomes of who waits here.
@@ -288,113 +291,31 @@ class SqliteStore:
         else:
             await self._watcher.changed()
 
-    async def get(self, run_id: str) -> StoredRun | None:
-        found = await self._read(_snapshot, load_runs, [run_id])
-        return found[0] if found else None
+    async def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copy the store as it is at one moment into a new file, beside whatever is being written.
 
-    async def summary(self, run_id: str, *, result: bool = False) -> StoredSummary | None:
-        found = await self._read(_snapshot, partial(_summary, result=result), run_id)
-        return found[0] if found else None
+        Durable on return. Raises ConfigurationError where the file exists or the store is in memory, StoreError
+        where it can't be written.
+        """
+        self._opened(self._writer)
+        if self._in_memory:
+            raise ConfigurationError("a store in memory has no file to copy; use a store in a file")
+        with self._translating():
+            await asyncio.to_thread(at_work, self._back_up, real_path(path))
 
-    async def find(self, query: RunFilter) -> list[StoredSummary]:
-        return await self._read(_snapshot, _find, query)
-
-    async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
-        rows = await self._rows("read_states", as_json(run_ids))
-        return {run_id: RunState(state) for run_id, state in rows}
-
-    async def due(self, tasks: Sequence[str]) -> Due:
-        self._files.check()  # A worker that has nothing to write would look into a file of its own for long.
-        now = self._clock.wall()
-        ((due, next_at),) = await self._rows("next_due", tasks=as_json(tasks), now=now)
-        return Due(bool(due), None if next_at is None else next_at - now)
-
-    async def owners(self) -> dict[str, str]:
-        return dict(await self._rows("load_owners"))
-
-    async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
-        clock = self._clock
-        rows = await self._rows(
-            "lapsed", clock=clock.identity, now=clock.monotonic(), dead_owners=as_json(dead_owners)
-        )
-        return list(mapping.readable(mapping.run_from, rows))
-
-    async def next_lapse(self) -> float | None:
-        now = self._clock.monotonic()
-        ((ends,),) = await self._rows("next_lapse", clock=self._clock.identity, now=now)
-        return None if ends is None else ends - now
-
-    async def subscriptions(self, event: str) -> list[Subscription]:
-        return [mapping.subscription_from(row) for row in await self._rows("load_subscriptions", event)]
-
-    async def workers(self) -> list[WorkerRow]:
-        rows = await self._rows("load_workers")
-        return [WorkerRow(*[*row[:-1], mapping.names_from(row[-1])]) for row in rows]
-
-    async def health(self) -> dict[str, object]:
-        states = dict(await self._rows("count_states"))
-        pending = [
-            {"task": task, "count": count, "due_at": due_at}
-            for task, count, due_at in await self._rows("count_pending_tasks")
-        ]
-        ((doubt,),) = await self._rows("oldest_doubt")
-        return {
-            "store": self.name,
-            "sqlite": sqlite3.sqlite_version,
-            "states": states,
-            "pending": pending,
-            "oldest_doubt_at": doubt,
-            "bytes": sqlite_file.size(self._path),
-            "wal_bytes": sqlite_file.size(f"{self._path}-wal"),
-            "clock": self._clock.identity,
-        }
-
-    async def mark(self) -> str | None:
-        rows = await self._rows("load_mark")
-        return str(rows[0][0]) if rows and rows[0][0] is not None else None
+    def _back_up(self, target: str) -> None:
+        try:
+            with contextlib.closing(self._connection()) as connection:
+                sqlite_file.back_up(connection, target)
+        except OSError as error:
+            raise StoreError(
+                f"{target} can't be written ({error.strerror}); nothing was copied", transient=False
+            ) from error
 
     async def set_mark(self, mark: str) -> None:
-        await self._call(self._writer, _fetch, SQL["save_mark"], (mark,))
-
-    async def _rows(self, statement: str, *values: Any, **named: Any) -> list[Any]:
-        return await self._read(_fetch, SQL[statement], named or values)
-
-
-def _fetch(
-    connection: sqlite3.Connection, statement: str, parameters: tuple[Any, ...] | dict[str, Any]
-) -> list[Any]:
-    return connection.execute(statement, parameters).fetchall()
+        await self._call(self._writer, fetch, SQL["save_mark"], (mark,))
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
-
-
-def _snapshot(
-    connection: sqlite3.Connection, read: Callable[[sqlite3.Connection, T], list[R]], what: T
-) -> list[R]:
-    """Read a run's rows as of one moment, and let go of that moment at once."""
-    connection.execute("BEGIN")
-    try:
-        return read(connection, what)
-    finally:
-        connection.execute("COMMIT")
-
-
-def _summary(connection: sqlite3.Connection, run_id: str, *, result: bool) -> list[StoredSummary]:
-    found = load_summaries(connection, [run_id])
-    if found and result:
-        found[0].result = connection.execute(SQL["load_result"], (run_id,)).fetchall()[0][0]
-    return found
-
-
-def _find(connection: sqlite3.Connection, query: RunFilter) -> list[StoredSummary]:
-    wanted = {
-        "state": query.state.value if query.state else None,
-        "task": query.task,
-        "before": query.before,
-        "limit": query.limit,
-    }
-    rows = connection.execute(SQL["find_runs"], wanted)
-    return load_summaries(connection, [row[0] for row in rows.fetchall()])

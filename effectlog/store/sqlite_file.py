@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import stat
 import time
 from pathlib import Path
 
-from effectlog.errors import StoreError, StoreRefused
-from effectlog.store.protocol import STORE_GONE
+from effectlog.errors import ConfigurationError, StoreRefused
+from effectlog.store.sqlite_guard import HEADER, FileGuard
 from effectlog.store.statements import migrations
-
-_HEADER = b"SQLite format 3\x00"
 
 # File systems on which SQLite's locks or shared memory can't be trusted between hosts
 # (https://sqlite.org/wal.html: "WAL does not work over a network filesystem").
@@ -54,32 +51,36 @@ def _check_place(file: Path) -> None:
     for place in (folder, file):
         if place.exists() and not _writable(place):
             raise StoreRefused(f"{place} is read-only; make it writable, or choose another path")
+
+
+def guarded(path: str) -> FileGuard:
+    """Hold the file, or a new one, against what would lose records. Raises StoreRefused for what is no database."""
     try:
-        start = _first_bytes(file)
+        guard = FileGuard(path)
+        start = guard.first_bytes()
     except OSError as error:
-        raise StoreRefused(f"{file} can't be read ({error.strerror}); make it readable") from error
-    if start not in (b"", _HEADER):
-        raise StoreRefused(f"{file} is not an SQLite database; choose another path")
+        raise StoreRefused(f"{path} can't be read ({error.strerror}); make it readable") from error
+    if start and not start.startswith(HEADER):
+        guard.release()
+        raise StoreRefused(f"{path} is not an SQLite database; choose another path")
+    return guard
 
 
-def create(path: str) -> None:
-    """Make a file that is not there, for its user alone; what SQLite puts beside a file takes that file's mode."""
-    with contextlib.suppress(
-        OSError, AttributeError
-    ):  # SQLite says better what is wrong; Windows has other rights.
-        try:
-            # Not opened: closing any descriptor of a file drops the locks that this process's SQLite has on it.
-            os.mknod(path, 0o600 | stat.S_IFREG)
-        except PermissionError:  # macOS leaves that to root.
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+def _existing(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"{Path(path).as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None)
 
 
-def _first_bytes(file: Path) -> bytes:
-    """What tells a database from another file; nothing for a file that is empty or not there yet."""
-    if not file.exists():
-        return b""
-    with file.open("rb") as stream:
-        return stream.read(len(_HEADER))
+def tidy(path: str) -> None:
+    """Write what is left in the WAL into the file, and remove the WAL, where nobody else has the file open.
+
+    By a connection that is made for it: one that was open before may have lost its locks to somebody's plain close.
+    """
+    with (
+        contextlib.suppress(sqlite3.Error),
+        contextlib.closing(_existing(path)) as connection,
+    ):
+        connection.execute("PRAGMA fullfsync = ON")
+        connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
 
 
 def _writable(place: Path) -> bool:
@@ -185,34 +186,32 @@ def _split(script: str) -> list[str]:
     return statements
 
 
-class OpenFiles:
-    """The files of an open store, as they were found: SQLite itself goes on writing to what nobody else sees."""
-
-    def __init__(self, *paths: str) -> None:
-        self._found = {path: _identity(path) for path in paths}
-
-    def check(self) -> None:
-        """Raise StoreError once a file is no longer what its path names."""
-        for path, found in self._found.items():
-            if _identity(path) != found:
-                raise StoreError(
-                    f"{path} was deleted, moved or replaced while the store was open: what is written now would be seen "
-                    f"by nobody. End this process, see to it that the right file is there, and start again",
-                    transient=False,
-                    reason=STORE_GONE,
-                )
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - before every commit, and pathlib's takes twice as long
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 def make_reader(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA query_only = ON")
+
+
+def back_up(connection: sqlite3.Connection, target: str) -> None:
+    """Copy the database as it is at one moment into a new file, durable on return.
+
+    Raises ConfigurationError where the file exists: an open store must not be written over.
+    """
+    partial = Path(f"{target}.partial")
+    for file in (Path(target), partial):
+        if file.exists():
+            raise ConfigurationError(
+                f"{file} exists, and a backup goes into a new file; name another, or move that one"
+            )
+    partial.touch(mode=0o600, exist_ok=False)
+    try:
+        with contextlib.closing(sqlite3.connect(partial)) as copy:
+            connection.backup(copy)  # In one step: in several it would begin anew with each write of others.
+            copy.execute("PRAGMA journal_mode = DELETE")  # One file is the whole of it.
+        with partial.open("rb+") as written:
+            os.fsync(written.fileno())
+        partial.rename(target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def size(path: str) -> int:
