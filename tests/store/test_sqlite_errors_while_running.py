@@ -101,7 +101,7 @@ async def test_a_cancelled_caller_leaves_no_transaction_open(store: SqliteStore,
 
 
 async def test_a_run_is_read_as_of_one_moment(store: SqliteStore, tmp_path: Path) -> None:
-    from effectlog.store.sqlite import _snapshot
+    from effectlog.store.sqlite_reads import _snapshot
 
     await store.apply([create("run")])
     seen = []
