@@ -68,6 +68,8 @@ def trusted_until(sent: float, lease: float) -> float:
 class Attempt:
     """The state of one claimed execution."""
 
+    unreadable_here = False
+    """A recorded value is of a class that this process does not know."""
     not_before = 0.0
     """Monotonic time before which a destination does not want to be asked again; kept if the run is given back."""
 
@@ -220,10 +222,10 @@ class Attempt:
                 self._ending_signal = threading.Event()
         self._ending_signal.wait(seconds)
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, *, back_in: float = 0.0) -> None:
         """Give the run back because this process can't go on with it, though nothing is wrong with the run."""
         self.refused = True
-        self.end(Ending.UNABLE, reason)
+        self.end(Ending.UNABLE, reason, back_in=back_in)
 
     def hold(self, key: str, reason: str) -> None:
         """End the attempt because this effect waits for a decision."""

@@ -26,7 +26,7 @@ from effectlog.errors import (
 )
 from effectlog.failure import MESSAGE_LIMIT, describe, storable
 from effectlog.keys import new_run_id
-from effectlog.model import AttemptOutcome, ErrorInfo, RunState
+from effectlog.model import UNREADABLE_HERE, AttemptOutcome, ErrorInfo, RunState
 from effectlog.rows import NewRun
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
     if ending is Ending.CANCELLED:
         return _end(attempt, AttemptOutcome.CANCELLED, RunState.CANCELLED)
     if ending in (Ending.RELEASED, Ending.UNABLE):
+        if ending is Ending.UNABLE and attempt.unreadable_here:
+            reason = ErrorInfo(UNREADABLE_HERE, reason.message)
         delay = 0.0 if attempt.reason == str(Ending.RELEASED) else max(GIVE_BACK_DELAY, attempt.back_in)
         delay = max(delay, attempt.not_before - time.monotonic())
         error = reason if delay else None

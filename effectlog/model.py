@@ -128,6 +128,10 @@ class EffectRecord:
     evidence: str | None
 
 
+UNREADABLE_HERE = "effectlog.UnreadableHere"
+"""The type of the error of an attempt that was given back because its process could not read what is recorded."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """One run as lists return it, times in UTC: all of its record but the values and the history."""

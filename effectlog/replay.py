@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from effectlog.codec import convert
 from effectlog.errors import DecodingError, EncodingError
 from effectlog.ledger.evidence import is_late_outcome
+from effectlog.model import UNREADABLE_HERE
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
     from effectlog.rows import EffectRow
     from effectlog.spec import EffectCall
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
+"""Seconds before a run is offered again of which something could not be read here."""
 
 
 def replay(attempt: Attempt, call: EffectCall, effect: EffectRow) -> Any:
@@ -31,11 +36,20 @@ def replay(attempt: Attempt, call: EffectCall, effect: EffectRow) -> Any:
         if error.damaged:
             raise _unreadable(attempt, call, error) from error
         # Another process may know the class: the run goes back and no attempt is used.
+        attempt.unreadable_here = True
         attempt.refuse(
-            f"the recorded result of effect {call.key!r} can't be read here: {error}",
+            f"{error}; it is in the recorded result of effect {call.key!r}, so only a process that knows it can go on",
+            back_in=_pause(attempt),
         )
         raise attempt.signal() from error
     return _as_declared(attempt, call, effect, value)
+
+
+def _pause(attempt: Attempt) -> float:
+    """Twice as long after each attempt in a row that could not read it: a deploy has to come, which no attempt hastens."""
+    earlier = [a for a in attempt.run.attempts if a.number < attempt.fence.attempt]
+    in_a_row = takewhile(lambda a: a.error is not None and a.error.type == UNREADABLE_HERE, reversed(earlier))
+    return float(min(_FIRST_PAUSE * 2 ** sum(1 for _ in in_a_row), _LONGEST_PAUSE))
 
 
 def _unreadable(attempt: Attempt, call: EffectCall, error: DecodingError) -> DecodingError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from effectlog.cli.doubts import Doubt, doubt_lines
@@ -11,7 +12,7 @@ from effectlog.cli.text import Column, ago, moment, shell_word, shortened, span,
 from effectlog.printable import one_line, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from effectlog.clock import Clock
     from effectlog.model import AttemptRecord, EffectRecord, ErrorInfo, RunRecord
@@ -40,7 +41,7 @@ def described(record: RunRecord, stored: StoredRun, clock: Clock, store: str) ->
     """The whole text; ``store`` is the option that the suggested commands need."""
     parts = ["\n".join(_head(record))]
     if record.attempts:
-        parts.append(table(_ATTEMPTS, [_attempt(attempt) for attempt in record.attempts]))
+        parts.append(table(_ATTEMPTS, _attempts(record.attempts)))
     if record.effects:
         parts.append(table(_EFFECTS, [_effect(effect) for effect in record.effects]))
     parts += [block for effect in record.effects if (block := "\n".join(_notes(effect)))]
@@ -80,6 +81,18 @@ def _value(value: object) -> str:
 
 def _shown(plain: object) -> str:
     return json.dumps(plain, ensure_ascii=False)
+
+
+def _attempts(attempts: Sequence[AttemptRecord]) -> Iterator[tuple[object, ...]]:
+    """One row for each, but for those in a row that were given back for one and the same reason."""
+    for (outcome, error), group in groupby(attempts, lambda attempt: (attempt.outcome, attempt.error)):
+        same = list(group)
+        if outcome != "released" or error is None or len(same) == 1:
+            yield from map(_attempt, same)
+            continue
+        first, last = same[0], same[-1]
+        _, _, started, _, worker, reason = _attempt(last)
+        yield f"{first.number}-{last.number}", f"released {len(same)} times", started, "", worker, reason
 
 
 def _attempt(attempt: AttemptRecord) -> tuple[object, ...]:

@@ -10,13 +10,17 @@ from effectlog.cli.health import Health, PendingFacts, WorkerFacts
 from effectlog.cli.judging import problems
 from effectlog.cli.text import Column, ago, moment, size, table
 from effectlog.clock import utc
-from effectlog.model import RunState
+from effectlog.model import UNREADABLE_HERE, RunState
 from effectlog.printable import one_line
+from effectlog.records import run_summary
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
     from effectlog.administration import Administration
+    from effectlog.model import RunSummary
 
+_NEWEST = 500
+"""Pending runs that are looked at one by one."""
 _APART = frozenset({"states", "pending", "oldest_doubt_at", "clock", "without_session"})
 
 
@@ -43,9 +47,17 @@ async def examine(log: Administration) -> Health:
         stuck=tuple(run.id for run in lapsed),
         held=tuple(run.row.id for run in await log.find(RunFilter(RunState.HELD))),
         oldest_doubt_at=None if doubt is None else utc(doubt),
+        unreadable=await _unreadable(log),
     )
     found.problems.extend(problems(found, store.clock.wall()))
     return found
+
+
+async def _unreadable(log: Administration) -> tuple[RunSummary, ...]:
+    """Of the newest pending runs, those that were given back more than once for what their process does not know."""
+    found = await log.find(RunFilter(RunState.PENDING, limit=_NEWEST))
+    unreadable = [one for one in found if one.row.error and one.row.error.type == UNREADABLE_HERE]
+    return tuple(run_summary(one) for one in unreadable if one.attempts > 1)
 
 
 async def _executing(log: Administration, row: dict[str, Any]) -> bool:

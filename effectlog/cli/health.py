@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from effectlog.model import RunSummary
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
@@ -56,6 +58,8 @@ class Health:
     """Running runs that nobody owns any more."""
     held: tuple[str, ...]
     oldest_doubt_at: datetime | None
+    unreadable: tuple[RunSummary, ...] = ()
+    """Pending runs that were given back, because no process that tried can read what is recorded of them."""
     problems: list[str] = field(default_factory=list)
 
     @property

@@ -25,7 +25,7 @@ _STEPPED = 60.0
 
 def problems(found: Health, now: float) -> list[str]:
     """Everything that needs a person, in the order of urgency; ``now`` is the store's wall clock."""
-    noted = [_held(found), _stuck(found)]
+    noted = [_held(found), _stuck(found), _unreadable(found)]
     noted += [_pending(row, found, now) for row in found.pending]
     noted += [_worker(worker, found, now) for worker in found.alive]
     noted += [_wal(found), _doubt(found, now)]
@@ -38,6 +38,17 @@ def _held(found: Health) -> str:
     if not count:
         return ""
     return f"{counted(count, 'run')} held for a decision: 'effectlog show {shell_word(found.held[0])}' says which"
+
+
+def _unreadable(found: Health) -> str:
+    if not found.unreadable:
+        return ""
+    run = found.unreadable[0]
+    message = run.error.message if run.error else ""
+    return (
+        f"{counted(len(found.unreadable), 'pending run')} can't go on in any worker that tried, such as {run.id} of "
+        f"{run.task}: {message}"
+    )
 
 
 def _doubt(found: Health, now: float) -> str:

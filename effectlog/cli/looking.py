@@ -15,7 +15,7 @@ from effectlog.cli.options import filter_options, json_option, pasteable_store, 
 from effectlog.cli.output import echo
 from effectlog.cli.text import Column, ago, shell_word, span, table
 from effectlog.filters import chosen
-from effectlog.model import RunState
+from effectlog.model import UNREADABLE_HERE, RunState
 from effectlog.records import doubts, run_summary
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def _note(summary: RunSummary, in_doubt: list[str], known: frozenset[str]) -> st
         return f"in doubt: {', '.join(in_doubt)}"
     error = "" if summary.error is None else f"{summary.error.type}: {summary.error.message}"
     if summary.state is RunState.PENDING:
+        if summary.error is not None and summary.error.type == UNREADABLE_HERE:
+            return f"given back: {summary.error.message}"
         when = f"due {ago(summary.due_at)}" if summary.task in known else "no worker knows it"
         return f"{when}, after {error}" if error else when
     return error
