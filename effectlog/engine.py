@@ -11,6 +11,7 @@ import asyncio
 import atexit
 import concurrent.futures
 import contextlib
+import logging
 import os
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,7 @@ from effectlog.errors import ConfigurationError, StoreClosed, StoreError
 from effectlog.fast_path import FastPath
 from effectlog.green import refuse_green_threads
 from effectlog.inbox import STUCK, Inbox
+from effectlog.owed import Owed
 from effectlog.store.protocol import Concurrent, threaded
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+logger = logging.getLogger("effectlog")
 _BACKOFF = (0.02, 1.0)
 
 
@@ -54,6 +57,8 @@ class Engine:
         self._signalled = False
         self._watched = False
         self._inbox = Inbox()
+        self._owed = Owed()
+        self._died: BaseException | None = None
         self._fast = FastPath(
             threaded(self.store),
             self._inbox,
@@ -97,10 +102,16 @@ class Engine:
         opened: concurrent.futures.Future[None] = concurrent.futures.Future()
         opened.set_running_or_notify_cancel()  # Whoever stops waiting for it must not stop it.
         self._begin()
-        self._thread = threading.Thread(
-            target=self._main, args=(opened,), name="effectlog-engine", daemon=True
+        thread = threading.Thread(
+            target=self._main, args=(self._owed.add(opened),), name="effectlog-engine", daemon=True
         )
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise StoreError(
+                f"{self.store.name} is not opened, because the system has no thread for it: {error}"
+            ) from error
+        self._thread = thread
         atexit.register(self.close)
         return opened
 
@@ -118,12 +129,21 @@ class Engine:
         self._thread = None
 
     def _main(self, opened: concurrent.futures.Future[None]) -> None:
-        with asyncio.Runner() as runner:
-            self._loop = runner.get_loop()
-            try:
-                runner.run(self._serve(opened))
-            finally:
-                self._loop = None
+        try:
+            with asyncio.Runner() as runner:
+                self._loop = runner.get_loop()
+                try:
+                    runner.run(self._serve(opened))
+                finally:
+                    self._inbox.close()
+        except BaseException as error:
+            self._died = error
+            logger.critical("effectlog: the thread of the log on %s ended", self.store.name, exc_info=error)
+        finally:
+            self._loop = None
+            self.changes.end()
+            fail(self._inbox.empty(), self.closed_error())
+            self._owed.fail(self.closed_error)
 
     async def _serve(self, opened: concurrent.futures.Future[None]) -> None:
         self._wake = asyncio.Event()
@@ -152,6 +172,12 @@ class Engine:
         if self.inherited:
             return StoreClosed(
                 f"this log was opened by process {self._pid}; its forked child {os.getpid()} must open its own"
+            )
+        if self._died is not None:
+            kind = type(self._died).__qualname__
+            return StoreClosed(
+                f"the log on {self.store.name} has lost its thread, which ended with {kind}: {self._died}; close the log "
+                f"and open it again: what was not answered may be stored or not"
             )
         return StoreClosed(f"the log on {self.store.name} is closed; open it again before using it")
 
@@ -218,11 +244,15 @@ class Engine:
         try:
             self._check_process()
             with self._inbox.lock:
-                return asyncio.run_coroutine_threadsafe(guarded, self._running_loop())
+                return self.owe(asyncio.run_coroutine_threadsafe(guarded, self._running_loop()))
         except StoreClosed:
             guarded.close()
             coroutine.close()
             raise
+
+    def owe(self, future: concurrent.futures.Future[T]) -> concurrent.futures.Future[T]:
+        """Fail this future, should the engine's thread end before something there answers it."""
+        return self._owed.add(future)
 
     def health(self, timeout: float) -> dict[str, Any]:
         """What the store says of itself; TimeoutError after ``timeout`` seconds. Blocks the calling thread."""

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import logging
 import os
 import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from effectlog.errors import ConfigurationError, EffectLogError, StoreClosed
+from effectlog.green import refuse_green_threads
 from effectlog.in_flight import running_loop
+from effectlog.owed import Owed
 from effectlog.store.borrowing import without_waiting
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+logger = logging.getLogger("effectlog")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -45,6 +50,7 @@ class Portal:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._owed = Owed()
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -57,11 +63,22 @@ class Portal:
                 f"log.sync was used from a coroutine, where it would block the event loop; use 'await {twin}' there"
             )
         over = threading.Event()
-        future = asyncio.run_coroutine_threadsafe(_told(coroutine, over), self._running())
+        try:
+            loop = self._running()
+        except BaseException:
+            coroutine.close()
+            raise
+        told = _told(coroutine, over)
+        try:
+            future = self._owed.add(asyncio.run_coroutine_threadsafe(told, loop))
+        except RuntimeError:  # Its thread has just closed it.
+            told.close()
+            coroutine.close()
+            raise _lost() from None
         try:
             return future.result()
         except BaseException:
-            if not over.is_set():
+            if not over.is_set() and not future.done():
                 # Ctrl-C while waiting: what runs on the portal is told, and gets to release what it holds.
                 future.cancel()
                 over.wait(_LET_GO)
@@ -71,9 +88,13 @@ class Portal:
         self._leave_the_parents_behind()
         with self._lock:
             if self._loop is None:
-                self._loop, self._closing = asyncio.new_event_loop(), threading.Event()
+                refuse_green_threads()
+                self._loop, self._closing, self._owed = asyncio.new_event_loop(), threading.Event(), Owed()
                 self._thread = threading.Thread(
-                    target=_serve, args=(self._loop, self._closing), name="effectlog-sync", daemon=True
+                    target=_serve,
+                    args=(self._loop, self._closing, self._owed),
+                    name="effectlog-sync",
+                    daemon=True,
                 )
                 self._thread.start()
             return self._loop
@@ -93,19 +114,32 @@ class Portal:
             self._loop = self._thread = None
         if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop).result()
+        with contextlib.suppress(StoreClosed):
+            self._owed.add(asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop)).result()
         self._closing.set()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
 
 
-def _serve(loop: asyncio.AbstractEventLoop, closing: threading.Event) -> None:
+def _serve(loop: asyncio.AbstractEventLoop, closing: threading.Event, owed: Owed) -> None:
     """Run the loop until the portal is closed: whoever waits for it would wait for ever if user code could end it."""
-    while not closing.is_set():
-        # An exit that user code asks for is what its task ended with; asyncio lets it leave the loop as well.
-        with contextlib.suppress(KeyboardInterrupt, SystemExit):
-            loop.run_forever()
+    try:
+        while not closing.is_set():
+            # An exit that user code asks for is what its task ended with; asyncio lets it leave the loop as well.
+            with contextlib.suppress(KeyboardInterrupt, SystemExit):
+                loop.run_forever()
+    except BaseException as error:
+        logger.critical("effectlog: the thread of log.sync ended", exc_info=error)
+    finally:
+        owed.fail(_lost)
+
+
+def _lost() -> StoreClosed:
+    return StoreClosed(
+        "the thread behind log.sync has ended, and with it what ran there: close the log and open it again; what was not "
+        "answered may be stored or not"
+    )
 
 
 async def _told(coroutine: Coroutine[Any, Any, T], over: threading.Event) -> T:

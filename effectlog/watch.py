@@ -68,7 +68,7 @@ class StateWatch:
 
         By then somebody may have set it going again.
         """
-        future: concurrent.futures.Future[_Reading] = concurrent.futures.Future()
+        future: concurrent.futures.Future[_Reading] = self._engine.owe(concurrent.futures.Future())
         await self._engine.read(self._add(run_id, future))
         try:
             reading = await asyncio.wrap_future(future)

@@ -1,7 +1,8 @@
-"""Danger: gevent or eventlet has replaced this process's threads, and opening a log waits for ever."""
+"""Danger: gevent or eventlet has replaced this process's threads or what they wait with, and opening a log waits for ever."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from effectlog import ConfigurationError, EffectLog
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Neither can be tried here: what they patch, the tests of this process need.
+# What they patch, the tests of this process need; gevent is tried in a process of its own.
 PATCHERS = {
     "gevent": ("gevent.monkey", "is_module_patched"),
     "eventlet": ("eventlet.patcher", "is_monkey_patched"),
@@ -45,3 +46,34 @@ def test_that_they_are_imported_is_no_reason(
     pretend(monkeypatch, patcher, patched=False)
     with EffectLog(tmp_path / "log.db") as log:
         assert log.sync.list_runs() == []
+
+
+OPENING = """
+import sys
+from gevent import monkey
+{patch}
+from effectlog import ConfigurationError, EffectLog
+try:
+    with EffectLog(sys.argv[1], check_store=False) as log:
+        print(len(log.sync.list_runs()))
+except ConfigurationError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        ("monkey.patch_all()", "gevent has patched this process's threading, "),
+        ("monkey.patch_all(thread=False)", "gevent has patched this process's "),
+        ("monkey.patch_select()", "gevent has patched this process's select"),
+        ("monkey.patch_socket()", "gevent has patched this process's socket"),
+        ("monkey.patch_time()", "gevent has patched this process's time"),
+        ("", "0"),
+    ],
+)
+def test_gevent_is_noticed_whatever_it_patched(tmp_path: Path, patch: str, said: str) -> None:
+    program = OPENING.format(patch=patch)
+    asked = [sys.executable, "-c", program, str(tmp_path / "log.db")]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.startswith(said), done.stderr

@@ -137,7 +137,10 @@ async def test_a_serve_that_failed_keeps_no_later_one_out(
 
 async def test_a_handler_that_the_loop_had_is_there_again_afterwards(tmp_path: Path) -> None:
     loop, heard, ready = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, heard.set)
+    try:
+        loop.add_signal_handler(signal.SIGTERM, heard.set)
+    except NotImplementedError:
+        pytest.skip("this loop takes none")
     try:
         async with EffectLog(tmp_path / "runs.db", check_store=False) as log:
             serving = asyncio.create_task(log.worker().serve(ready=ready.set))

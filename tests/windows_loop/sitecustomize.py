@@ -17,7 +17,5 @@ for name in (
     "remove_reader",
     "add_writer",
     "remove_writer",
-    "create_unix_connection",
-    "create_unix_server",
 ):
     setattr(asyncio.SelectorEventLoop, name, _missing)
