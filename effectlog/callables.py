@@ -10,6 +10,9 @@ from typing import Any
 
 from effectlog.errors import ConfigurationError
 
+_MAIN = ("__main__", "__mp_main__")
+"""The module of a script: in its own process, and in those that ``multiprocessing`` spawns."""
+
 
 def plain(function: Any) -> Any:
     """The function inside a classmethod or staticmethod."""
@@ -49,7 +52,7 @@ def qualified_name(function: Any) -> str:
         function = function.func
     name = getattr(function, "__qualname__", type(function).__qualname__)
     module = getattr(function, "__module__", None) or type(function).__module__
-    return f"{_script_module() if module == '__main__' else module}.{name}"
+    return f"{_script_module() if module in _MAIN else module}.{name}"
 
 
 def _script_module() -> str:
@@ -59,14 +62,6 @@ def _script_module() -> str:
         return str(spec.name)
     file = getattr(main, "__file__", None)
     return Path(file).stem if file else "__main__"
-
-
-def source_of(function: Any) -> str:
-    """What tells two functions apart, ``module.name (file)``; without the file for what was typed in."""
-    code = getattr(inspect.unwrap(plain(function)), "__code__", None)
-    # A notebook's kernel compiles every version of a cell under another file name, none of which exists.
-    file = code.co_filename if code is not None and Path(code.co_filename).exists() else ""
-    return f"{qualified_name(function)} ({file})" if file else qualified_name(function)
 
 
 def refuse_subclass(method: Any) -> None:

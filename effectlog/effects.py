@@ -14,6 +14,7 @@ from effectlog.callables import is_async, plain, qualified_name, refuse_generato
 from effectlog.checks import error_types, seconds
 from effectlog.codec import return_annotation
 from effectlog.context import Request, place
+from effectlog.definition import Definition
 from effectlog.errors import ConfigurationError, EffectLogWarning
 from effectlog.keys import Binder, KeyTemplate, check_name, fingerprints
 from effectlog.model import Policy
@@ -120,8 +121,8 @@ def effect(
         if contract is not None:
             contract.check_operation_id()
         check_effect(spec)
-        declare(spec)
         caller = _Caller(spec, key, plain(function))
+        declare(spec, caller.definition)
         wrapped: Any = FunctionWrapper(function, caller.call)
         return cast("F", wrapped)
 
@@ -133,6 +134,7 @@ class _Caller:
 
     def __init__(self, spec: EffectSpec, key: str | Callable[..., str], function: Callable[..., Any]) -> None:
         self.spec = spec
+        self.definition = Definition(function)
         self._function = function
         self._binder = Binder(function, skip_first=_takes_self(function))
         self._binder.require(spec.ignore, "ignore=", spec.name)

@@ -2,39 +2,69 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import gc
+import weakref
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from effectlog.errors import ConfigurationError
+from effectlog.definition import Known
+from effectlog.spec import EffectSpec, TaskSpec
 
 if TYPE_CHECKING:
-    from effectlog.spec import EffectSpec, TaskSpec
+    from effectlog.definition import Definition
 
-_registry: dict[str, TaskSpec] = {}
-_effects: dict[str, EffectSpec] = {}
+Spec = TypeVar("Spec", TaskSpec, EffectSpec)
 
 
-def register(spec: TaskSpec) -> None:
-    """Make a task known in this process. The same definition may come again, as on a reload."""
-    known = _registry.get(spec.name)
-    if known is not None and known.source != spec.source:
-        raise ConfigurationError(
-            f"two functions are named {spec.name!r} as tasks, {known.source} and {spec.source}; give one of them "
-            f"another name="
-        )
-    _registry[spec.name] = spec
+class _Names(Generic[Spec]):
+    """Declarations by stored name, one function a name."""
+
+    def __init__(self, kind: str) -> None:
+        self.specs: dict[str, Spec] = {}
+        self._kind = kind
+        self._known: dict[str, Known] = {}
+
+    def add(self, spec: Spec, definition: Definition) -> None:
+        known = self._known.get(spec.name)
+        if (
+            known is not None
+            and not known.may_be_replaced(definition)
+            and not self._let_go(known, spec.name, definition)
+        ):
+            raise known.conflict(self._kind, spec.name, definition)
+        self.specs[spec.name] = spec
+        self._known[spec.name] = Known(definition)
+
+    def _let_go(self, known: Known, name: str, new: Definition) -> bool:
+        """Forget a function of the same place that only this registry and its own closure hold."""
+        if not known.where.is_same(new.where):
+            return False
+        spec = weakref.ref(self.specs.pop(name))
+        gc.collect()
+        if (held := spec()) is not None:
+            self.specs[name] = held
+        return held is None or not known.in_use
+
+
+_tasks = _Names[TaskSpec]("tasks")
+_effects = _Names[EffectSpec]("effects")
+
+
+def register(spec: TaskSpec, definition: Definition) -> None:
+    """Make a task known in this process. Raises ConfigurationError where another function has its name."""
+    _tasks.add(spec, definition)
 
 
 def registered() -> dict[str, TaskSpec]:
     """The tasks known in this process, by stored name, aliases included."""
-    found = {alias: spec for spec in _registry.values() for alias in spec.aliases}
-    return {**found, **_registry}
+    found = {alias: spec for spec in _tasks.specs.values() for alias in spec.aliases}
+    return {**found, **_tasks.specs}
 
 
-def declare(spec: EffectSpec) -> None:
-    """Make an effect known in this process."""
-    _effects[spec.name] = spec
+def declare(spec: EffectSpec, definition: Definition) -> None:
+    """Make an effect known in this process. Raises ConfigurationError where another function has its name."""
+    _effects.add(spec, definition)
 
 
 def declared_effect(name: str) -> EffectSpec | None:
     """The effect of this stored name, if this process declares it."""
-    return _effects.get(name)
+    return _effects.specs.get(name)

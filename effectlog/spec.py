@@ -38,7 +38,7 @@ class Annotation:
 ErrorTypes = tuple[type[BaseException], ...]
 
 
-class EffectSpec(Struct, frozen=True):
+class EffectSpec(Struct, frozen=True, weakref=True):
     """One ``@effect`` declaration."""
 
     name: str
@@ -75,7 +75,7 @@ class EffectCall(Struct, frozen=True, gc=False):
     instance: Any = None
 
 
-class TaskSpec(Struct, frozen=True):
+class TaskSpec(Struct, frozen=True, weakref=True):
     """One ``@durable_task`` declaration."""
 
     name: str
@@ -92,8 +92,6 @@ class TaskSpec(Struct, frozen=True):
     concurrency_key: KeyTemplate | None = None
     concurrency_template: str | None = None
     on_dead: str | None = None
-    source: str = ""
-    """Where the function is defined, to tell a second definition from the same one loaded again."""
 
     @property
     def names(self) -> tuple[str, ...]:

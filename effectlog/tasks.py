@@ -18,10 +18,10 @@ from effectlog.callables import (
     refuse_generator,
     refuse_subclass,
     refuse_uncallable,
-    source_of,
 )
 from effectlog.checks import seconds, texts, whole
 from effectlog.codec import return_annotation
+from effectlog.definition import Definition
 from effectlog.errors import ConfigurationError
 from effectlog.events import check_subscriber
 from effectlog.keys import KeyTemplate, check_name
@@ -96,9 +96,12 @@ class _ClassMethodTask(typing.Protocol[Owner_contra, Q, R_co, Call_co]):
 class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
     """A durable task. Calling it runs the plain function; ``log.enqueue`` and ``log.run`` make it durable."""
 
-    def __init__(self, function: Any, spec: TaskSpec, options: CallOptions | None = None) -> None:
+    def __init__(
+        self, function: Any, spec: TaskSpec, definition: Definition, options: CallOptions | None = None
+    ) -> None:
         super().__init__(function, _plain_call)
         self._self_spec = spec
+        self._self_definition = definition
         self._self_options = options or CallOptions()
 
     if typing.TYPE_CHECKING:
@@ -145,7 +148,7 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
         due = (before.delay, before.at) if delay is None and at is None else (wait, at)
         key = before.idempotency_key if idempotency_key is None else idempotency_key
         options = CallOptions(key, *due, before.correlation_id if correlation_id is None else correlation_id)
-        return Task(self.__wrapped__, self._self_spec, options)
+        return Task(self.__wrapped__, self._self_spec, self._self_definition, options)
 
 
 def _plain_call(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG001
@@ -238,15 +241,15 @@ def _declare(
         concurrency_key=key,
         concurrency_template=concurrency_key if isinstance(concurrency_key, str) else None,
         on_dead=_task_name(on_dead, stored),
-        source=source_of(function),
     )
     for text in (spec.name, *spec.aliases):
         check_name(f"task {stored}: a name", text)
     for text in spec.events:
         check_name(f"task {stored}: an event", text)
     check_subscriber(spec)
-    register(spec)
-    return Task(function, spec)
+    definition = Definition(function)
+    register(spec, definition)
+    return Task(function, spec, definition)
 
 
 def _callable_form(function: Any, inner: Any, name: str) -> tuple[inspect.Signature, Callable[..., Any]]:

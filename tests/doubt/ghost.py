@@ -13,11 +13,14 @@ from effectlog.keys import fingerprints, operation_id
 from effectlog.registry import declared_effect
 from effectlog.rows import RequestClock
 
+GHOST = f"{0x90057:032x}"
+"""An owner's name, as effectlog makes them."""
+
 
 class Ghost:
     """Attempt 1 of one run, after its request began."""
 
-    def __init__(self, log: EffectLog, run: Run[Any], *, owner: str = "ghost", lease: float = 0.05) -> None:
+    def __init__(self, log: EffectLog, run: Run[Any], *, owner: str = GHOST, lease: float = 0.05) -> None:
         self.admin = log.administration
         self.run = run
         self.owner = owner

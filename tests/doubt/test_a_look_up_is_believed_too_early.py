@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from ghost import paused
+from ghost import GHOST, paused
 
 from effectlog import (
     Applied,
@@ -265,7 +265,7 @@ async def test_the_settle_time_counts_from_when_a_paused_owner_is_known_dead(
 ) -> None:
     """It woke up, sent, and died, all between two questions: its request has as long to show as any other."""
     liveness = liveness_beside(path)
-    await liveness.hold("ghost")
+    await liveness.hold(GHOST)
     died: list[float] = []
 
     def index() -> Applied | NotApplied:
@@ -289,7 +289,7 @@ async def test_the_settle_time_counts_from_when_a_paused_owner_is_known_dead(
 async def test_a_miss_is_no_answer_while_the_earlier_owner_may_be_alive(
     log: EffectLog, path: str, until: Any
 ) -> None:
-    await liveness_beside(path).hold("ghost")
+    await liveness_beside(path).hold(GHOST)
     story.answers = [NotApplied()]
     run = await log.enqueue(looks_up_again, "settling")
     ghost = await paused(log, run, task="looks-up-again", effect="look-up/settling")

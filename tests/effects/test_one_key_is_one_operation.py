@@ -165,12 +165,12 @@ async def test_a_waiter_that_is_cancelled_takes_nobody_along(log: EffectLog) -> 
     assert len(calls) == 1
 
 
-@effect(key="aslow:{order}", name="shared")
+@effect(key="aslow:{order}")
 def in_sync(order: str) -> str:
     return "sync"
 
 
-@effect(key="aslow:{order}", name="shared")
+@effect(key="aslow:{order}")
 async def in_async(order: str) -> str:
     entered.set()
     await asyncio.to_thread(leave.wait, 5)

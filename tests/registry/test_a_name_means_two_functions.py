@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from effectlog import ConfigurationError, EffectLog, durable_task
+from effectlog import ConfigurationError, EffectLog, durable_task, effect
 from effectlog.registry import registered
 
 if TYPE_CHECKING:
@@ -98,7 +101,7 @@ def test_a_notebook_may_run_a_cell_again_and_change_the_function() -> None:
         assert registered()["registry_notebook.cell"].function() == execution
 
 
-def test_names_of_local_functions_are_theirs_alone() -> None:
+def local_tasks() -> Any:
     def declared(answer: int) -> Any:
         @durable_task
         def local() -> int:
@@ -106,6 +109,103 @@ def test_names_of_local_functions_are_theirs_alone() -> None:
 
         return local
 
-    one, again = declared(1), declared(2)
-    assert one.spec.name == again.spec.name
-    assert registered()[one.spec.name].function() == 2, "declared again in a fixture, the newest counts"
+    return declared
+
+
+def test_two_functions_of_one_def_are_refused_while_both_are_in_use() -> None:
+    """``enqueue(one)`` would execute the other: a worker finds a task by its stored name."""
+    declared = local_tasks()
+    one = declared(1)
+    with pytest.raises(ConfigurationError, match="both in use"):
+        declared(2)
+    assert registered()[one.spec.name].function() == 1
+    key = one.with_options(idempotency_key="k")
+    name = one.spec.name
+    del one
+    with pytest.raises(ConfigurationError, match="both in use"):
+        declared(3)
+    del key
+    again = declared(4)
+    assert registered()[name].function() == again() == 4, "nobody can mean the first one any more"
+
+
+def logged(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that forgets functools.wraps."""
+
+    def wrapper(*args: Any) -> Any:
+        return function(*args)
+
+    return wrapper
+
+
+class Handler:
+    def __init__(self, answer: int) -> None:
+        self.answer = answer
+
+    def __call__(self) -> int:
+        return self.answer
+
+
+def pay() -> str:
+    return "pay"
+
+
+def refund() -> str:
+    return "refund"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: (logged(pay), logged(refund)),
+        lambda: (lambda: 1, lambda: 2),
+        lambda: [lambda n=n: n for n in (1, 2)],
+        lambda: (partial(Handler(1)), partial(Handler(2))),
+        lambda: [type("Local", (), {"m": staticmethod(logged(pay))}).m for _ in (1, 2)],
+    ],
+    ids=["no wraps", "lambdas", "a loop", "partials", "classes"],
+)
+@pytest.mark.parametrize("decorate", [durable_task, effect(key="k")], ids=["task", "effect"])
+def test_functions_that_a_name_can_not_tell_apart_are_refused(
+    make: Callable[[], Any], decorate: Callable[..., Any]
+) -> None:
+    first, second = make()
+    kept = decorate(first)
+    with pytest.raises(ConfigurationError, match=r"both in use.*name=|give one of them another name="):
+        decorate(second)
+    assert kept is not None
+
+
+def test_a_function_that_refers_to_itself_can_be_declared_again() -> None:
+    """It is held by nothing but its own circle, which only the garbage collector ends."""
+
+    def declare() -> Any:
+        @durable_task(name="registry.refers to itself")
+        def again(n: int) -> int:
+            return 0 if n == 0 else again(n - 1)
+
+        return again(2)
+
+    assert declare() == declare() == 0
+
+
+def test_a_script_that_is_also_imported_is_one_file(tmp_path: Path) -> None:
+    """However it was started, and whatever links lead to it."""
+    release = tmp_path / "releases" / "1"
+    release.mkdir(parents=True)
+    (release / "app.py").write_text(
+        "from effectlog import durable_task, effect\n"
+        "@effect(key='k')\ndef said(): ...\n"
+        "@durable_task\ndef task(): ...\n"
+        "if __name__ == '__main__':\n"
+        "    import app\n"
+        "    print(app.task.spec.name, task.spec.name)\n"
+    )
+    (tmp_path / "current").symlink_to(release)
+    (release / "sub").mkdir()
+    environment = os.environ | {"PYTHONPATH": str(tmp_path / "current")}
+    for folder, script in ((release / "sub", "../app.py"), (tmp_path, "current/app.py"), (release, "app.py")):
+        done = subprocess.run(
+            [sys.executable, script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.stdout == "app.task app.task\n", done.stderr

@@ -1,0 +1,95 @@
+"""Which function a stored name means: where it was defined, and whether anybody still holds it.
+
+A stored name finds one function. Two that share it would be executed for each other, so the second is refused, unless
+it is the same one again: reloaded, run again in a notebook, or imported beside the script that it stands in.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from pathlib import Path
+from typing import Any
+
+from effectlog.callables import plain, qualified_name
+from effectlog.errors import ConfigurationError
+
+
+class Definition:
+    """One decorated function, held by whatever was made of it: once nobody holds it, nobody can mean it."""
+
+    __slots__ = ("__weakref__", "code", "where")
+
+    def __init__(self, function: Any) -> None:
+        inner = inspect.unwrap(plain(function))
+        code = getattr(inner, "__code__", None)
+        self.code: object = type(inner) if code is None else code
+        """The same object for every function that one ``def`` makes, and another one after a reload."""
+        self.where = Place(qualified_name(function), *_position(code))
+
+
+class Place:
+    """Where a function stands, for people and for comparison."""
+
+    __slots__ = ("file", "line", "name")
+
+    def __init__(self, name: str, file: str, line: int) -> None:
+        self.name = name
+        self.file = file
+        self.line = line
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.file}:{self.line})" if self.file else self.name
+
+    @property
+    def is_global(self) -> bool:
+        """A reload puts another function in this one's place."""
+        return "<" not in self.name  # As in <locals> and <lambda>.
+
+    def is_same(self, other: Place) -> bool:
+        return (self.name, self.file) == (other.name, other.file)
+
+
+def _position(code: Any) -> tuple[str, int]:
+    """The file behind all links, and the line; none for what was typed in.
+
+    A notebook's kernel compiles every version of a cell under another file name, none of which exists.
+    """
+    if code is None or not Path(code.co_filename).exists():
+        return "", 0
+    return str(Path(code.co_filename).resolve()), code.co_firstlineno
+
+
+class Known:
+    """What the registry keeps of a definition: enough to compare another one with it."""
+
+    __slots__ = ("_definition", "where")
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = weakref.ref(definition)
+        self.where = definition.where
+
+    @property
+    def in_use(self) -> bool:
+        """Somebody holds what was made of it, and means this function by its name."""
+        return self._definition() is not None
+
+    def may_be_replaced(self, new: Definition) -> bool:
+        """``new`` is the same function once more: reloaded, run again, imported beside the script it stands in."""
+        old = self._definition()
+        return self.where.is_same(new.where) and (
+            old is None or old is new or (new.where.is_global and old.code is not new.code)
+        )
+
+    def conflict(self, kind: str, stored: str, new: Definition) -> ConfigurationError:
+        """The error for a name that means two functions."""
+        if not self.where.is_same(new.where):
+            return ConfigurationError(
+                f"two functions are named {stored!r} as {kind}, {self.where} and {new.where}; give one of them another "
+                f"name="
+            )
+        return ConfigurationError(
+            f"two functions are named {stored!r} as {kind}, both made at {new.where} and both in use, so one would be "
+            f"executed for the other; give each another name=, and functools.wraps to a decorator that returns a "
+            f"function of its own"
+        )
