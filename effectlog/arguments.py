@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from effectlog.errors import DecodingError, EncodingError
-from effectlog.keys import differing, fingerprints
+from effectlog.keys import Seals, differing, fingerprints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +52,13 @@ def argument_fingerprints(task: TaskSpec, arguments: Mapping[str, Any]) -> dict[
     return fingerprints(arguments, frozenset(), owner=task.name)
 
 
-def differing_parameters(task: TaskSpec, stored: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
-    """The parameters that differ between a stored call and a new one; an absent one counts as its default."""
+def differing_parameters(
+    task: TaskSpec, stored: Mapping[str, str], given: Mapping[str, str], run_id: str, seals: Seals
+) -> list[str]:
+    """The parameters that differ between a run's stored call and a new one; an absent one counts as its default.
+
+    Raises OtherSecretError if that can't be told.
+    """
     defaults: dict[str, Any] = {}
     for name, parameter in task.signature.parameters.items():
         if parameter.kind is _KINDS.VAR_POSITIONAL:
@@ -62,7 +67,8 @@ def differing_parameters(task: TaskSpec, stored: Mapping[str, str], given: Mappi
             defaults[name] = {}
         elif parameter.default is not _KINDS.empty:
             defaults[name] = parameter.default
-    return differing(stored, given, fingerprints(defaults, frozenset(), owner=task.name))
+    bare = fingerprints(defaults, frozenset(), owner=task.name)
+    return differing(stored, seals.like(stored, given, run_id), seals.like(stored, bare, run_id))
 
 
 def call_arguments(task: TaskSpec, data: bytes, codec: Codec) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -18,7 +18,7 @@ from effectlog.call_state import CallState
 from effectlog.errors import StoreError
 from effectlog.failure import declared_failure, describe
 from effectlog.journal import Answer, answer
-from effectlog.keys import operation_id
+from effectlog.keys import OtherSecretError, operation_id
 from effectlog.look_up import look_up
 from effectlog.model import ErrorInfo
 from effectlog.outlasting import check_task
@@ -67,7 +67,7 @@ class Call(CallState):
         while True:
             self.attempt.check_open(self.spec.name if self.in_time else None)
             effect = self.effect
-            match answer(effect, self.call):
+            match self._answer(effect):
                 case Answer.REPLAY if effect is not None:
                     self.attempt.warn_repeated(self.call)
                     self.attempt.observer.replayed(effect)
@@ -91,6 +91,14 @@ class Call(CallState):
             done, value = yield from self._request()
             if done:
                 return value
+
+    def _answer(self, effect: EffectRow | None) -> Answer:
+        try:
+            return answer(effect, self.call, self.attempt.engine.seals)
+        except OtherSecretError as error:
+            # Another process may have that secret: the run goes back and no attempt is used.
+            self.attempt.refuse(f"effect {self.call.key!r} can't be compared with its record: {error}")
+            raise self.attempt.signal() from error
 
     def _answer_doubt(self, effect: EffectRow) -> Steps:
         """Deal with an earlier request without an outcome; True if another may be sent now."""
@@ -168,7 +176,7 @@ class Call(CallState):
             name=self.spec.name,
             operation_id=operation_id(self.attempt.run_id, self.call.key, generation),
             generation=generation,
-            fingerprints=self.call.fingerprints,
+            fingerprints=self.attempt.engine.seals.seal(self.call.fingerprints, self.attempt.run_id),
             policy=self.spec.policy,
             clock=RequestClock(clock.wall(), clock.boot(), clock.identity),
             destination=self.spec.destination_json,

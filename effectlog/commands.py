@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from effectlog.model import AttemptOutcome, ErrorInfo, Policy, RunState
@@ -40,7 +40,8 @@ class CreateRuns(Struct, frozen=True):
     """Create runs that share one idempotency key, or return those that already have it.
 
     ``older_scopes``: where else the key is looked for, because the task had other names once.
-    With ``fence`` (enqueue inside an attempt) a fenced-out attempt creates nothing.
+    With ``fence`` (enqueue inside an attempt) a fenced-out attempt creates nothing. ``fingerprints`` are stored with
+    the key; ``compared`` are those of the call itself, for whoever is told of an earlier one.
     """
 
     runs: tuple[NewRun, ...]
@@ -49,6 +50,7 @@ class CreateRuns(Struct, frozen=True):
     fingerprints: str = "{}"
     fence: Fence | None = None
     older_scopes: tuple[str, ...] = ()
+    compared: dict[str, str] = field(default_factory=dict)
 
 
 class TaskLimit(Struct, frozen=True):

@@ -24,6 +24,7 @@ from effectlog.errors import ConfigurationError, StoreClosed, StoreError
 from effectlog.fast_path import FastPath
 from effectlog.green import refuse_green_threads
 from effectlog.inbox import STUCK, Inbox
+from effectlog.keys import Seals
 from effectlog.owed import Owed
 from effectlog.store.protocol import Concurrent, threaded
 
@@ -42,8 +43,10 @@ _BACKOFF = (0.02, 1.0)
 class Engine:
     """Owns the store on a thread of its own; ``start`` and ``close`` are the thread's whole life."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, seals: Seals | None = None) -> None:
         self.store = store
+        self.seals = seals or Seals()
+        """How this log keeps and compares the fingerprints of arguments."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._thread: threading.Thread | None = None

@@ -70,11 +70,13 @@ class Enqueuer:
             check_child(attempt, options.idempotency_key, f"enqueue({spec.name})")
         arguments = bound(spec, args, dict(kwargs))
         prints = {} if options.idempotency_key is None else argument_fingerprints(spec, arguments)
+        run = self._new_run(spec, arguments, options, attempt, trace)
         return c.CreateRuns(
-            (self._new_run(spec, arguments, options, attempt, trace),),
+            (run,),
             scope=f"task:{spec.name}",
             idempotency_key=options.idempotency_key,
-            fingerprints=json.dumps(prints),
+            fingerprints=json.dumps(self._engine.seals.seal(prints, run.id)),
+            compared=prints,
             fence=attempt.fence if attempt else None,
             older_scopes=tuple(f"task:{name}" for name in spec.aliases),
         )
@@ -130,8 +132,8 @@ class Enqueuer:
         """What became of one call. Raises IdempotencyConflict, or the control signal of a lost attempt."""
         created = _created(outcome)
         if not created.created:
-            stored, given = json.loads(created.fingerprints), json.loads(command.fingerprints)
-            names = differing_parameters(spec, stored, given)
+            stored, run_id = json.loads(created.fingerprints), created.run_ids[0]
+            names = differing_parameters(spec, stored, command.compared, run_id, self._engine.seals)
             if names:
                 raise _conflict(command, created, names)
         return Run(self.admin, created.run_ids[0], created=created.created, returns=spec.returns)
@@ -213,21 +215,24 @@ class Enqueuer:
             self._event_run(s, payload, correlation_id, attempt, trace) for s in once_each(subscriptions)
         )
 
-    @staticmethod
-    def _emission(event: str, runs: tuple[NewRun, ...], payload: Any, key: str | None) -> c.CreateRuns:
+    def _emission(self, event: str, runs: tuple[NewRun, ...], payload: Any, key: str | None) -> c.CreateRuns:
         attempt = here_attempt()
+        prints = {} if key is None else {"payload": _fingerprint(event, payload)}
         return c.CreateRuns(
             runs,
             scope=f"event:{event}",
             idempotency_key=key,
-            fingerprints=json.dumps({} if key is None else {"payload": _fingerprint(event, payload)}),
+            fingerprints=json.dumps(self._engine.seals.seal(prints, runs[0].id)),
+            compared=prints,
             fence=attempt.fence if attempt else None,
         )
 
     def _emitted(self, command: c.CreateRuns, outcome: c.Outcome) -> list[Run[Any]]:
         created = _created(outcome)
-        if not created.created and json.loads(created.fingerprints) != json.loads(command.fingerprints):
-            raise _conflict(command, created, ["payload"])
+        if not created.created:
+            stored = json.loads(created.fingerprints)
+            if stored != self._engine.seals.like(stored, command.compared, created.run_ids[0]):
+                raise _conflict(command, created, ["payload"])
         # Subscribers may have come or gone since the key's first emit: its runs stay what they were.
         return [Run(self.admin, run_id, created=created.created) for run_id in created.run_ids]
 

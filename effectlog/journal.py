@@ -6,12 +6,15 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from effectlog.errors import EffectConflict
-from effectlog.keys import differing
+from effectlog.keys import Seals, differing
 from effectlog.model import EffectState
 
 if TYPE_CHECKING:
     from effectlog.rows import EffectRow
     from effectlog.spec import EffectCall
+
+
+_UNKEYED = Seals()
 
 
 class Answer(Enum):
@@ -27,14 +30,15 @@ class Answer(Enum):
     """An earlier request has no outcome."""
 
 
-def answer(effect: EffectRow | None, call: EffectCall) -> Answer:
+def answer(effect: EffectRow | None, call: EffectCall, seals: Seals = _UNKEYED) -> Answer:
     """Read the journal for one call.
 
-    Raises EffectConflict if the key was used by another effect function or with other arguments.
+    Raises EffectConflict if the key was used by another effect function or with other arguments, OtherSecretError
+    if that can't be told.
     """
     if effect is None:
         return Answer.SEND
-    check_same(effect, call)
+    check_same(effect, call, seals)
     if effect.state is EffectState.COMPLETED:
         return Answer.REPLAY
     if effect.state is EffectState.STARTED:
@@ -42,7 +46,7 @@ def answer(effect: EffectRow | None, call: EffectCall) -> Answer:
     return Answer.RERAISE if effect.final else Answer.SEND
 
 
-def check_same(effect: EffectRow, call: EffectCall) -> None:
+def check_same(effect: EffectRow, call: EffectCall, seals: Seals) -> None:
     """Refuse a call that would be answered with another call's record."""
     if effect.name != call.spec.name:
         raise EffectConflict(
@@ -52,12 +56,15 @@ def check_same(effect: EffectRow, call: EffectCall) -> None:
             effect_key=call.key,
             parameters=[],
         )
-    if effect.fingerprints == call.fingerprints:
+    stored = effect.fingerprints
+    given = seals.like(stored, call.fingerprints, effect.run_id)
+    if stored == given:
         return
-    names = differing(effect.fingerprints, call.fingerprints, call.default_fingerprints())
+    defaults = seals.like(stored, call.default_fingerprints(), effect.run_id)
+    names = differing(stored, given, defaults)
     if names:
-        was = {name: effect.fingerprints.get(name, "absent") for name in names}
-        now = {name: call.fingerprints.get(name, "absent") for name in names}
+        was = {name: stored.get(name, "absent") for name in names}
+        now = {name: given.get(name, "absent") for name in names}
         raise EffectConflict(
             f"effect {call.spec.name} of run {effect.run_id} was recorded under key {call.key!r} with another "
             f"{', '.join(names)} (fingerprints {was}, now {now}); put what tells the calls apart into the "

@@ -17,6 +17,7 @@ from effectlog.engine import Engine
 from effectlog.enqueue import Enqueuer
 from effectlog.errors import ConfigurationError
 from effectlog.inline import run_here
+from effectlog.keys import seals_of
 from effectlog.lease import Owner, checked_lease
 from effectlog.registry import registered
 from effectlog.signals import let_go
@@ -55,6 +56,9 @@ class EffectLog(StoredRuns):
         codec: turns arguments and results into bytes, by default tagged JSON.
         check_store: prove at open that the store enforces ownership; off only for experiments.
         max_value_bytes: how much one argument set or result may take, encoded.
+        fingerprint_secret: keys the stored fingerprints of arguments, so that who sees only the store can't try out
+            what small values they are of. Every log on the store needs the same one. Of a tuple the first is used
+            for new rows, and the others to compare with older ones.
 
     Raises:
         ConfigurationError: a heartbeat above half of the lease, an unknown kind of store.
@@ -70,12 +74,13 @@ class EffectLog(StoredRuns):
         codec: Codec | None = None,
         check_store: bool = True,
         max_value_bytes: int = MAX_VALUE_BYTES,
+        fingerprint_secret: str | bytes | Sequence[str | bytes] | None = None,
     ) -> None:
         self._lease, self._heartbeat = checked_lease(lease, heartbeat)
         self._codec = codec or JsonCodec()
         self._check_store = check_store
         self._max_value_bytes = whole(max_value_bytes, "EffectLog(max_value_bytes", least=1)
-        self._engine = Engine(resolve_store(store))
+        self._engine = Engine(resolve_store(store), seals=seals_of(fingerprint_secret))
         super().__init__(Administration(self._engine, self._codec, max_value_bytes))
         self._enqueuer = Enqueuer(self._engine, self._admin, max_value_bytes)
         self._owner: Owner | None = None

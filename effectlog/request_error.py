@@ -19,6 +19,7 @@ from effectlog.codec import convert
 from effectlog.contract import Verdict
 from effectlog.errors import DecodingError, EffectLogControl
 from effectlog.failure import declared_failure, describe
+from effectlog.keys import shown
 from effectlog.model import Policy
 from effectlog.steps import Sleep
 
@@ -130,10 +131,11 @@ def _wait_out(state: CallState, error: BaseException) -> Steps:
 def _misused(state: CallState, error: BaseException) -> str:
     effect = state.effect
     then = effect.fingerprints if effect else {}
+    now = state.attempt.engine.seals.like(then, state.call.fingerprints, state.attempt.run_id)
     ignored = f" (not compared: {', '.join(sorted(state.spec.ignore))})" if state.spec.ignore else ""
     return (
-        f"the destination has this key with other parameters: {error}. The arguments' fingerprints were {then} and "
-        f"are {state.call.fingerprints}{ignored}, so what changed is something that the function reads by "
+        f"the destination has this key with other parameters: {error}. The arguments' fingerprints were {shown(then)} and "
+        f"are {shown(now)}{ignored}, so what changed is something that the function reads by "
         f"itself. The first request may have happened as it was: look there, then resolve; "
         f"NotApplied(new_operation=True) sends it anew under another id"
     )

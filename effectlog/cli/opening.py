@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,6 +27,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 async def open_log(store: str, *, create: bool = False, **options: Any) -> AsyncIterator[EffectLog]:
     """The log on this store, closed at the end; without ``create`` a missing file is an error."""
     check(store, create=create)
+    # Never an option: command lines are shown to every user of the machine.
+    options.setdefault("fingerprint_secret", os.environ.get("EFFECTLOG_FINGERPRINT_SECRET") or None)
     async with EffectLog(store, **options) as log:
         yield log
 

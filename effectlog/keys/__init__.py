@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from effectlog.keys.binder import Binder
 from effectlog.keys.identity import differing, fingerprints, new_run_id, operation_id
+from effectlog.keys.seals import OtherSecretError, Seals, seals_of, shown
 from effectlog.keys.template import MAX_KEY_LENGTH, KeyTemplate
 from effectlog.keys.text import check_name
 
@@ -16,9 +17,13 @@ __all__ = [
     "MAX_KEY_LENGTH",
     "Binder",
     "KeyTemplate",
+    "OtherSecretError",
+    "Seals",
     "check_name",
     "differing",
     "fingerprints",
     "new_run_id",
     "operation_id",
+    "seals_of",
+    "shown",
 ]
