@@ -22,7 +22,15 @@ from effectlog.store.postgres_claims import load_summaries, load_whole
 from effectlog.store.postgres_clock import ServerClock
 from effectlog.store.postgres_commits import Commits, Work
 from effectlog.store.postgres_confirm import Confirmation
-from effectlog.store.postgres_connections import SESSION_APPLICATION, Connection, Lane, Shield, apart, connect
+from effectlog.store.postgres_connections import (
+    SESSION_APPLICATION,
+    Connection,
+    Lane,
+    Shield,
+    Suspicion,
+    apart,
+    connect,
+)
 from effectlog.store.postgres_effects import EffectTransactions, OpenTransaction
 from effectlog.store.postgres_errors import refused, translated
 from effectlog.store.postgres_health import facts
@@ -82,10 +90,12 @@ class PostgresStore:
         self._sql = postgres_schema.statements_for(schema)
         server_clock = ServerClock()
         self._clock = clock or server_clock
-        self._users = Lane(self._url, size=pool_size, patience=patience, limit=time_limit)
-        self._beats = Lane(self._url, size=1, patience=min(3.0, patience), limit=min(3.0, time_limit))
+        self._suspicion = Suspicion()
+        self._users = Lane(self._url, self._suspicion, size=pool_size, patience=patience, limit=time_limit)
+        beat = min(3.0, patience), min(3.0, time_limit)
+        self._beats = Lane(self._url, self._suspicion, size=1, patience=beat[0], limit=beat[1])
         self._effects = EffectTransactions(
-            self._url, self._sql, size=pool_size, patience=patience, limit=time_limit
+            self._url, self._sql, self._suspicion, size=pool_size, patience=patience, limit=time_limit
         )
         self._commits = Commits(self._sql, self._url.name)
         self._confirmation = Confirmation(self._commits, self._users, self._sql, self._url.name)
@@ -166,6 +176,7 @@ class PostgresStore:
             token=secrets.token_hex(8),
             notify=self._sql["notify"],
             on_open=self._liveness.take_again,
+            on_loss=self._suspicion.rise,
             on_news=lambda: self._news.set(),  # noqa: PLW0108 - a new event comes with each open
             described=lambda error: f"{self.name}: {self._url.hide(str(error)) or type(error).__name__}",
         )

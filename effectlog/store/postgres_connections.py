@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import asyncpg  # type: ignore[import-untyped]  # the driver ships no type information
@@ -96,9 +97,15 @@ def abandon(connection: Connection) -> None:
 
 
 @contextlib.contextmanager
-def time_limit(connection: Connection, seconds: float) -> Iterator[None]:
-    """Abandon the connection if the block takes longer than that."""
-    timer = asyncio.get_running_loop().call_later(seconds, abandon, connection)
+def time_limit(connection: Connection, seconds: float, suspicion: Suspicion | None = None) -> Iterator[None]:
+    """Abandon the connection if the block takes longer than that, and raise suspicion of the others."""
+
+    def end() -> None:
+        if suspicion is not None:
+            suspicion.rise()
+        abandon(connection)
+
+    timer = asyncio.get_running_loop().call_later(seconds, end)
     try:
         yield
     finally:
@@ -131,6 +138,22 @@ async def _prepare_shared(connection: Connection) -> None:
     await connection.execute("ROLLBACK")
 
 
+class Suspicion:
+    """Whether connections that were fine may be dead by now, for all lanes of a store.
+
+    A network that drops connections in silence drops them all at once: when one has timed out, none that was not
+    used since is worth a time-out of its own.
+    """
+
+    def __init__(self) -> None:
+        self.raised = 0
+        """How often it was raised; also from other threads, and by one too few does no harm."""
+
+    def rise(self) -> None:
+        """A connection did not answer in time."""
+        self.raised += 1
+
+
 class Lane:
     """A pool of up to ``size`` connections, each lent for one transaction.
 
@@ -139,8 +162,18 @@ class Lane:
     """
 
     def __init__(
-        self, url: PostgresUrl, *, size: int, patience: float, limit: float, effects: bool = False
+        self,
+        url: PostgresUrl,
+        suspicion: Suspicion,
+        *,
+        size: int,
+        patience: float,
+        limit: float,
+        effects: bool = False,
     ) -> None:
+        self._suspicion = suspicion
+        self._trusted: dict[int, int] = {}
+        """By server process, how often suspicion had been raised when the connection was last seen to work."""
         self._effects = effects
         self._application = EFFECT_APPLICATION if effects else APPLICATION
         self._url = url
@@ -155,10 +188,18 @@ class Lane:
             min_size=0,
             max_size=self._size,
             max_inactive_connection_lifetime=IDLE_LIFETIME,
-            init=_prepare_shared if pooled or self._effects else _prepare,
+            init=functools.partial(self._begin, _prepare_shared if pooled or self._effects else _prepare),
             reset=None if self._effects else _keep_session,
             **_options(self._url, pooled=pooled, application=self._application),
         )
+
+    async def _begin(
+        self, prepare: Callable[[Connection], Coroutine[Any, Any, None]], connection: Any
+    ) -> None:
+        raised, backend = self._suspicion.raised, connection.get_server_pid()
+        await prepare(connection)
+        self._trusted[backend] = raised
+        connection.add_termination_listener(lambda _: self._trusted.pop(backend, None))
 
     @property
     def idle(self) -> int:
@@ -187,17 +228,32 @@ class Lane:
         """
         if self._pool is None:
             raise StoreClosed(f"{self._url.name} is not open; open the log with 'async with EffectLog(...)'")
-        connection = await self._acquire()
+        connection = await self._acquire_trusted()
+        backend = connection.get_server_pid()
         self._lent += 1
         try:
-            with time_limit(connection, limit or self.limit):
+            with time_limit(connection, limit or self.limit, self._suspicion):
                 yield connection
+            if backend in self._trusted:
+                self._trusted[backend] = self._suspicion.raised
         finally:
             self._lent -= 1
-            if self._pool is None:
-                abandon(connection)
-            else:
-                await self._pool.release(connection)
+            await self._give_back(connection)
+
+    async def _give_back(self, connection: Connection) -> None:
+        if self._pool is None:
+            abandon(connection)
+        else:
+            await self._pool.release(connection)
+
+    async def _acquire_trusted(self) -> Connection:
+        """A connection that worked since suspicion was last raised; others are ended, each in its turn."""
+        while True:
+            connection = await self._acquire()
+            if self._trusted.get(connection.get_server_pid(), -1) >= self._suspicion.raised:
+                return connection
+            abandon(connection)
+            await self._give_back(connection)
 
     async def _acquire(self) -> Connection:
         try:

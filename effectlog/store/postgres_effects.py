@@ -20,6 +20,7 @@ from effectlog.store.protocol import OUTCOME_UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from effectlog.store.postgres_connections import Suspicion
     from effectlog.store.postgres_url import PostgresUrl
 
 LONGEST = 600.0
@@ -76,8 +77,16 @@ class EffectTransactions:
     """Opens transactions for effects, on whatever loop asks."""
 
     def __init__(
-        self, url: PostgresUrl, sql: Mapping[str, str], *, size: int, patience: float, limit: float
+        self,
+        url: PostgresUrl,
+        sql: Mapping[str, str],
+        suspicion: Suspicion,
+        *,
+        size: int,
+        patience: float,
+        limit: float,
     ) -> None:
+        self._suspicion = suspicion
         self._url = url
         self._sql = sql
         self._size = size
@@ -138,7 +147,8 @@ class EffectTransactions:
         for other in [other for other in self._lanes if other.is_closed()]:
             del self._lanes[other]
         if loop not in self._lanes:
-            lane = Lane(self._url, size=self._size, patience=self._patience, limit=self._limit, effects=True)
+            times = {"patience": self._patience, "limit": self._limit}
+            lane = Lane(self._url, self._suspicion, size=self._size, effects=True, **times)
             self._lanes[loop] = lane, asyncio.ensure_future(lane.open(pooled=self.pooled))
         lane, opened = self._lanes[loop]
         await asyncio.shield(opened)

@@ -53,6 +53,7 @@ class Session:
         token: names this process in announcements, so that it doesn't wake itself.
         notify: the statement that announces.
         on_open: called with each new connection before it counts as up.
+        on_loss: called when one that was up has broken or fallen silent.
         on_news: called when another process announced something, or may have while we were away.
         described: a failure as people may see it, with the server's address and without a password.
     """
@@ -65,6 +66,7 @@ class Session:
         token: str,
         notify: str,
         on_open: Callable[[Connection], Awaitable[None]],
+        on_loss: Callable[[], None],
         on_news: Callable[[], None],
         described: Callable[[BaseException], str],
     ) -> None:
@@ -73,6 +75,7 @@ class Session:
         self._token = token
         self._notify = notify
         self._on_open = on_open
+        self._on_loss = on_loss
         self._on_news = on_news
         self._absence = _Absence(described)
         self._connection: Connection | None = None
@@ -163,7 +166,11 @@ class Session:
                     await self._wake.wait()
             self._wake.clear()
             pending, self._pending = self._pending, False
-            await self.run(self._tell if pending else _ping, limit=PING * 2)
+            try:
+                await self.run(self._tell if pending else _ping, limit=PING * 2)
+            except Exception:
+                self._on_loss()
+                raise
 
     async def _tell(self, connection: Connection) -> None:
         await connection.fetch(self._notify, self._channel, self._token)
