@@ -1,4 +1,4 @@
-"""``EffectLog``: wires store, engine, enqueueing, execution and administration together. No rules here."""
+"""``EffectLog`` and ``log.sync``: wire store, engine, enqueueing, execution and administration together. No rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from effectlog.checks import seconds, whole
 from effectlog.codec import Codec, JsonCodec
 from effectlog.engine import Engine
 from effectlog.enqueue import Enqueuer
-from effectlog.errors import ConfigurationError
+from effectlog.errors import ConfigurationError, StoreClosed
 from effectlog.inline import run_here
 from effectlog.keys import seals_of
 from effectlog.lease import Owner, checked_lease
@@ -24,6 +24,7 @@ from effectlog.signals import let_go
 from effectlog.store.protocol import BacksUp
 from effectlog.stored_runs import StoredRuns
 from effectlog.stores import resolve_store
+from effectlog.sync import SyncRun, SyncRunOperations, SyncWithin, SyncWorker
 from effectlog.tasks import spec_of
 from effectlog.within import Within
 from effectlog.worker import Worker
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from effectlog.run import Run
     from effectlog.spec import TaskSpec
     from effectlog.store.protocol import Store
-    from effectlog.sync import SyncLog
     from effectlog.tasks import Task
 
 P = ParamSpec("P")
@@ -151,8 +151,6 @@ class EffectLog(StoredRuns):
     def sync(self) -> SyncLog:
         """The same operations for code without an event loop."""
         if self._sync is None:
-            from effectlog.sync import SyncLog  # noqa: PLC0415 - builds on this module
-
             self._sync = SyncLog(self)
         return self._sync
 
@@ -275,6 +273,80 @@ class EffectLog(StoredRuns):
         )
         self._workers.add(worker)
         return worker
+
+
+class SyncLog(SyncRunOperations):
+    """``EffectLog`` for code without an event loop. Each method does what the method of that name does there."""
+
+    _log: EffectLog
+
+    def __init__(self, log: EffectLog) -> None:
+        super().__init__(log)
+
+    def open(self) -> EffectLog:
+        """Open the log, as ``with EffectLog(...)`` does."""
+        return self._portal.call(self._log.__aenter__(), "log.__aenter__()  # async with EffectLog(...)")
+
+    def close(self) -> None:
+        """Close the log and the loop behind this object."""
+        try:
+            self._portal.call(self._log.close(), "log.close()")
+        except StoreClosed:
+            pass
+        finally:
+            self._portal.close()
+
+    def enqueue(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
+        """As ``EffectLog.enqueue``."""
+        return self._run(self._call(self._log.enqueue(task, *args, **kwargs), "log.enqueue(...)"))
+
+    def enqueue_many(
+        self,
+        task: Task[..., R, Any],
+        calls: Iterable[tuple[Any, ...]],
+        idempotency_keys: Sequence[str] | None = None,
+    ) -> list[SyncRun[R]]:
+        """As ``EffectLog.enqueue_many``."""
+        runs = self._call(self._log.enqueue_many(task, calls, idempotency_keys), "log.enqueue_many(...)")
+        return [self._run(run) for run in runs]
+
+    def emit(
+        self,
+        event: str,
+        payload: Any,
+        *,
+        idempotency_key: str | None = None,
+        correlation_id: str | None = None,
+    ) -> list[SyncRun[Any]]:
+        """As ``EffectLog.emit``."""
+        emitted = self._log.emit(
+            event, payload, idempotency_key=idempotency_key, correlation_id=correlation_id
+        )
+        return [self._run(run) for run in self._call(emitted, "log.emit(...)")]
+
+    def within(self, transaction: Any) -> SyncWithin:
+        """As ``EffectLog.within``, on a connection of a blocking driver; it may be used on any thread."""
+        return SyncWithin(self._log.within(transaction).blocking(), self._portal)
+
+    def run(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """As ``EffectLog.run``: a script that can be killed and started again, and goes on."""
+        return self._call(self._log.run(task, *args, **kwargs), "log.run(...)")
+
+    def worker(
+        self,
+        *,
+        tasks: Sequence[Task[..., Any, Any]] | None = None,
+        concurrency: int = 100,
+        name: str | None = None,
+        retention: timedelta | float | None = None,
+    ) -> SyncWorker:
+        """As ``EffectLog.worker``, for ``with``; it executes on this object's loop."""
+        worker = self._log.worker(tasks=tasks, concurrency=concurrency, name=name, retention=retention)
+        return SyncWorker(worker, self._portal)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """As ``EffectLog.backup``."""
+        self._call(self._log.backup(path), "log.backup(...)")
 
 
 def _by_name(chosen: list[TaskSpec] | None) -> Mapping[str, TaskSpec]:

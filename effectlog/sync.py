@@ -21,13 +21,13 @@ from effectlog.owed import Owed
 from effectlog.store.borrowing import without_waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
+    from collections.abc import Coroutine
     from datetime import timedelta
     from types import TracebackType
 
-    from effectlog.log import EffectLog
     from effectlog.model import Applied, NotApplied, RunRecord, RunState, RunSummary
     from effectlog.run import Run
+    from effectlog.stored_runs import StoredRuns
     from effectlog.tasks import Task
     from effectlog.within import BlockingWithin
     from effectlog.worker import Worker
@@ -149,91 +149,54 @@ async def _told(coroutine: Coroutine[Any, Any, T], over: threading.Event) -> T:
         over.set()
 
 
-class SyncLog:
-    """``EffectLog`` for code without an event loop. Each method does what the method of that name does there."""
+class SyncRunOperations:
+    """``StoredRuns`` for code without an event loop. Each method does what the method of that name does there."""
 
-    def __init__(self, log: EffectLog) -> None:
+    def __init__(self, log: StoredRuns) -> None:
         self._log = log
         self._portal = Portal()
-
-    def open(self) -> EffectLog:
-        """Open the log, as ``with EffectLog(...)`` does."""
-        return self._portal.call(self._log.__aenter__(), "log.__aenter__()  # async with EffectLog(...)")
-
-    def close(self) -> None:
-        """Close the log and the loop behind this object."""
-        try:
-            self._portal.call(self._log.close(), "log.close()")
-        except StoreClosed:
-            pass
-        finally:
-            self._portal.close()
-
-    def enqueue(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
-        """As ``EffectLog.enqueue``."""
-        return self._run(self._call(self._log.enqueue(task, *args, **kwargs), "log.enqueue(...)"))
-
-    def enqueue_many(
-        self,
-        task: Task[..., R, Any],
-        calls: Iterable[tuple[Any, ...]],
-        idempotency_keys: Sequence[str] | None = None,
-    ) -> list[SyncRun[R]]:
-        """As ``EffectLog.enqueue_many``."""
-        runs = self._call(self._log.enqueue_many(task, calls, idempotency_keys), "log.enqueue_many(...)")
-        return [self._run(run) for run in runs]
-
-    def emit(
-        self,
-        event: str,
-        payload: Any,
-        *,
-        idempotency_key: str | None = None,
-        correlation_id: str | None = None,
-    ) -> list[SyncRun[Any]]:
-        """As ``EffectLog.emit``."""
-        emitted = self._log.emit(
-            event, payload, idempotency_key=idempotency_key, correlation_id=correlation_id
-        )
-        return [self._run(run) for run in self._call(emitted, "log.emit(...)")]
-
-    def within(self, transaction: Any) -> SyncWithin:
-        """As ``EffectLog.within``, on a connection of a blocking driver; it may be used on any thread."""
-        return SyncWithin(self._log.within(transaction).blocking(), self._portal)
-
-    def run(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """As ``EffectLog.run``: a script that can be killed and started again, and goes on."""
-        return self._call(self._log.run(task, *args, **kwargs), "log.run(...)")
-
-    def worker(
-        self,
-        *,
-        tasks: Sequence[Task[..., Any, Any]] | None = None,
-        concurrency: int = 100,
-        name: str | None = None,
-    ) -> SyncWorker:
-        """As ``EffectLog.worker``, for ``with``; it executes on this object's loop."""
-        return SyncWorker(self._log.worker(tasks=tasks, concurrency=concurrency, name=name), self._portal)
-
-    def backup(self, path: str | os.PathLike[str]) -> None:
-        """As ``EffectLog.backup``."""
-        self._call(self._log.backup(path), "log.backup(...)")
 
     def get_run(self, run_id: str) -> SyncRun[Any]:
         """As ``EffectLog.get_run``."""
         return self._run(self._call(self._log.get_run(run_id), "log.get_run(...)"))
 
-    def list_runs(self, **filters: Any) -> list[RunSummary]:
+    def list_runs(
+        self,
+        *,
+        state: RunState | str | None = None,
+        task: Any = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[RunSummary]:
         """As ``EffectLog.list_runs``."""
-        return self._call(self._log.list_runs(**filters), "log.list_runs(...)")
+        found = self._log.list_runs(state=state, task=task, limit=limit, before=before)
+        return self._call(found, "log.list_runs(...)")
 
-    def cancel_runs(self, **filters: Any) -> list[str]:
+    def cancel_runs(
+        self,
+        *,
+        state: RunState | str | None = None,
+        task: Any = None,
+        limit: int | None = None,
+        before: str | None = None,
+        force: bool = False,
+    ) -> list[str]:
         """As ``EffectLog.cancel_runs``."""
-        return self._call(self._log.cancel_runs(**filters), "log.cancel_runs(...)")
+        done = self._log.cancel_runs(state=state, task=task, limit=limit, before=before, force=force)
+        return self._call(done, "log.cancel_runs(...)")
 
-    def retry_runs(self, **filters: Any) -> list[str]:
+    def retry_runs(
+        self,
+        *,
+        state: RunState | str | None = None,
+        task: Any = None,
+        limit: int | None = None,
+        before: str | None = None,
+        force: bool = False,
+    ) -> list[str]:
         """As ``EffectLog.retry_runs``."""
-        return self._call(self._log.retry_runs(**filters), "log.retry_runs(...)")
+        done = self._log.retry_runs(state=state, task=task, limit=limit, before=before, force=force)
+        return self._call(done, "log.retry_runs(...)")
 
     def purge(self, older_than: timedelta | float, state: RunState | str | None = None) -> int:
         """As ``EffectLog.purge``."""
@@ -356,6 +319,6 @@ class SyncWorker:
         with contextlib.suppress(EffectLogError):
             self._portal.call(self._worker.abandon(), "worker.release()")
 
-    def drain(self, timeout: float | None = None) -> None:
+    def drain(self, timeout: float | None = None) -> bool:
         """As ``Worker.drain``."""
-        self._portal.call(self._worker.drain(timeout), "worker.drain(...)")
+        return self._portal.call(self._worker.drain(timeout), "worker.drain(...)")

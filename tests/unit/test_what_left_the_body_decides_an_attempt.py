@@ -47,6 +47,7 @@ class State:
     unawaited: dict[int, Any] = field(default_factory=dict)
     back_in: float = 0.0
     not_before: float = 0.0
+    unreadable_here: bool = False
     stood_still: float = 0.0
     max_value_bytes: int = 100
     fence: Fence = field(default_factory=lambda: Fence("run", 1))
