@@ -128,7 +128,8 @@ class SqliteStore(SqliteReads):
                 # It has nothing left to do; but a thread that is still seen after a close is taken for a leak.
                 connection._thread.join(1.0)  # noqa: SLF001 - as in ``_connect``
         if guard is not None and guard.release():
-            at_work(sqlite_file.tidy, self._path)  # On this thread: at the end of a process none can be started.
+            # On this thread: at the end of a process no other can be started.
+            at_work(sqlite_file.tidy, self._path)
 
     def _connection(self, *, check_same_thread: bool = True) -> sqlite3.Connection:
         return sqlite3.connect(
