@@ -21,6 +21,7 @@ import os
 import struct
 import sys
 import threading
+import time
 from pathlib import Path
 
 from effectlog.errors import StoreError, StoreRefused
@@ -39,6 +40,8 @@ _INDEX_IN_USE = (128, 1)
 _FLOCK = struct.Struct("@hhqqi")
 HAS_OFD_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
 _MODE_OF_NEW = 0o600
+_PATIENCE = 5.0
+"""Seconds that the first reader waits for the last one to write the WAL back."""
 
 
 class _HeldFile:
@@ -50,10 +53,25 @@ class _HeldFile:
         self.locked = False
 
     def lock(self, start: int, length: int) -> None:
-        if HAS_OFD_LOCKS and not self.locked:
-            request = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
-            fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, request)
-            self.locked = True
+        """Take a read lock, once who closes or opens the file this very moment is done. Raises StoreError."""
+        if not HAS_OFD_LOCKS or self.locked:
+            return
+        request = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, request)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise StoreError(
+                        "another process has locked the whole SQLite file, as one that is stopped while it closes it, or "
+                        "that uses locking_mode=EXCLUSIVE; find it, and open the log again",
+                        transient=True,
+                    ) from None
+                time.sleep(0.005)
+            else:
+                self.locked = True
+                return
 
     def unlock(self) -> None:
         if self.locked:
