@@ -147,8 +147,8 @@ def _commands(batch: Sequence[Entry]) -> list[Command]:
 def _kept_locked(entries: Sequence[Entry]) -> StoreError:
     runs = ", ".join(sorted(needs(_commands(entries)).runs))
     return StoreError(
-        f"run {runs} is kept locked by somebody else's open transaction; find the session that is idle in a "
-        f"transaction and end it",
+        f"run {runs} is kept locked by somebody else's open transaction; end the session if it is idle in a "
+        f"transaction, and never one that waits for a standby (wait_event 'SyncRep')",
         transient=True,
         reason=RUN_LOCKED,
     )

@@ -91,6 +91,8 @@ class Applier:
                     await self._stalled.end_in_the_way(lane)
                 elif is_unstorable(error) and not aside.apart and _claims(commands):
                     aside.apart = True
+                elif sqlstate(error) == LOCK_TIMEOUT and await self._stalled.waits_for_standby(lane):
+                    raise self._standby_error("what this needs") from error
                 else:
                     raise
             else:
@@ -106,6 +108,8 @@ class Applier:
     async def _wait_for(self, aside: Aside, waited: float) -> None:
         """Nothing of a batch can be done now: wait for a session or a moment, or give up."""
         if waited > (self._users.patience if aside.starts else _BLOCKED_FOR):
+            if not aside.starts and await self._stalled.waits_for_standby(self._users):
+                raise self._standby_error(f"run {', '.join(sorted(aside.runs))}")
             raise self._blocked_error(aside)
         if aside.starts:
             aside.starts = not await self._up_again()
@@ -146,6 +150,15 @@ class Applier:
     async def _up_again(self) -> bool:
         session = self._liveness.session
         return session is None or await session.wait_up(_UP_WITHIN)
+
+    def _standby_error(self, what: str) -> StoreError:
+        return StoreError(
+            f"{self._name}: {what} is kept by a commit that waits for a synchronous standby (wait_event 'SyncRep' in "
+            f"pg_stat_activity); bring the standby back, or change synchronous_standby_names. Don't end that session: "
+            f"its transaction would be visible on the primary alone, and a fail-over would take it back",
+            transient=True,
+            reason=RUN_LOCKED,
+        )
 
     def _blocked_error(self, aside: Aside) -> StoreError:
         if not aside.starts:

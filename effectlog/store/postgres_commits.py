@@ -22,6 +22,7 @@ from effectlog.errors import StoreError
 from effectlog.store.postgres_connections import APPLICATION, Connection, abandon
 from effectlog.store.postgres_errors import (
     DIVISION_BY_ZERO,
+    LOCK_TIMEOUT,
     LostRaceError,
     is_conflict,
     is_lost,
@@ -180,13 +181,15 @@ class Commits:
     async def _find_out(self, lane: Lane, writer: Writer, lost: Exception) -> None:
         """Return if the transaction landed; raise if it did not, or if nobody can say."""
         batch = writer.batch + 1
+        waits = False
         deadline = time.monotonic() + FIND_OUT
         pause = _FIRST_PAUSE
         while time.monotonic() < deadline:
             try:
                 async with lane.lend() as connection:
                     landed = await self._ask(connection, writer.id, batch)
-            except Exception:  # Whatever keeps us from asking, the question stays.
+            except Exception as error:  # Whatever keeps us from asking, the question stays.
+                waits = sqlstate(error) == LOCK_TIMEOUT
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
@@ -197,9 +200,14 @@ class Commits:
             self._orphans.add(writer.backend)  # Its commit can't succeed any more, so it may be ended.
             raise _NotLandedError(lost)
         writer.id, writer.batch = Writer().id, 0
+        since = (
+            "the server is still at it, as where it waits for a synchronous standby: bring the standby back"
+        )
+        if not waits:
+            since = "the server has been away since: look when it is back"
         raise StoreError(
-            f"{self._name}: the connection broke during a commit, and the server has been away for "
-            f"{FIND_OUT:g} s since: whether these records are stored is not known; look when it is back",
+            f"{self._name}: a commit was not answered in time, and for {FIND_OUT:g} s nobody could say what became "
+            f"of it: whether these records are stored is not known; {since}",
             transient=False,
             reason=OUTCOME_UNKNOWN,
         ) from lost

@@ -99,7 +99,7 @@ def translated(error: BaseException, url: PostgresUrl) -> StoreError:
         )
     if state == _DISK_FULL:
         return StoreError(
-            f"{name}: the server's disk is full; free space on it", transient=False, reason=TAKES_NO_WRITES
+            f"{name}: the server's disk is full; free space on it", transient=True, reason=TAKES_NO_WRITES
         )
     return StoreError(f"{name}: {text}", transient=False)
 

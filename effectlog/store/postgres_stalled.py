@@ -53,6 +53,19 @@ class Stalled:
         self._next_look = now + KEEPS_OTHERS / 4
         return await self._end(lane, KEEPS_OTHERS, [APPLICATION], None)
 
+    async def waits_for_standby(self, lane: Lane) -> bool:
+        """Whether a commit on this database waits for a synchronous standby, as far as this role can see."""
+
+        async def work(connection: Connection, _: Work) -> bool:
+            ((count,),) = await connection.fetch(self._sql["count_standby_waits"])
+            return bool(count)
+
+        try:
+            return await self._commits.read(lane, work, one_statement=True)
+        except Exception as error:
+            logger.debug("effectlog: no look for commits that wait: %s", type(error).__name__)
+            return False
+
     async def _end(self, lane: Lane, seconds: float, names: list[str], runs: list[str] | None) -> bool:
         """A look that fails (an engine without these views) finds nothing: the server's own time-outs remain."""
 

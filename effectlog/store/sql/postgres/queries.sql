@@ -75,6 +75,10 @@ SELECT pg_catalog.set_config('synchronous_commit',
 SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity
 WHERE pid = $1::integer AND application_name = $2::text AND usename = current_user;
 
+-- name: count_standby_waits
+SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity
+WHERE datname = pg_catalog.current_database() AND wait_event = 'SyncRep';
+
 -- name: end_stalled
 -- 'ClientRead' also where a statement has merely been prepared, which no time-out of the server's looks at.
 SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_activity AS a
