@@ -97,6 +97,8 @@ class SqliteStore(SqliteReads):
             self._guard = sqlite_file.guarded(self._path)
         try:
             if self._guard is not None:
+                with self._translating():
+                    at_work(sqlite_file.roll_back_journal, self._path)
                 self._guard.hold_database()
             self._writer = await self._connect()
             await self._call(self._writer, sqlite_file.prepare, self.name)

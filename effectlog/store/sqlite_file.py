@@ -66,6 +66,16 @@ def guarded(path: str) -> FileGuard:
     return guard
 
 
+def roll_back_journal(path: str) -> None:
+    """Let SQLite undo a change of the journal's mode that was cut off: it locks the whole file for that.
+
+    It has to be done before the file is held, and by a connection that is gone when it is.
+    """
+    if Path(f"{path}-journal").exists():
+        with contextlib.closing(_existing(path)) as connection:
+            connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+
+
 def _existing(path: str) -> sqlite3.Connection:
     return sqlite3.connect(f"{Path(path).as_uri()}?mode=rw", uri=True, timeout=0, isolation_level=None)
 

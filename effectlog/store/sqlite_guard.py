@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import struct
 import sys
 import threading
@@ -107,7 +108,7 @@ class _HeldFiles:
                 if (known := self._files.get((found.st_dev, found.st_ino))) is not None:
                     known.users += 1
                     return known
-            flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)
             held = _HeldFile(os.open(path, flags, _MODE_OF_NEW))
             held.users = 1
             opened = os.fstat(held.descriptor)
@@ -159,13 +160,16 @@ class FileGuard:
         self.broken = False
         """The files are no longer those that were opened."""
         try:
-            self._refuse_second_name()
+            self._refuse_what_is_no_file_of_its_own()
         except BaseException:
             self.release()
             raise
 
-    def _refuse_second_name(self) -> None:
-        names = os.fstat(self._database.descriptor).st_nlink
+    def _refuse_what_is_no_file_of_its_own(self) -> None:
+        found = os.fstat(self._database.descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreRefused(f"{self._path} is no regular file; choose another path")
+        names = found.st_nlink
         if names > 1:
             raise StoreRefused(
                 f"{self._path} has {names} names (hard links), and SQLite keeps a log of its own beside each: what is "

@@ -288,3 +288,30 @@ def test_kills_closes_forks_and_commands_at_random_lose_nothing(tmp_path: Path, 
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {str(seed): [] for seed in range(1, rounds + 1)}, done.stderr
+
+
+def test_a_creation_that_was_cut_off_is_rolled_back_at_the_next_open(tmp_path: Path) -> None:
+    """SQLite locks the whole file for that, which our own lock on it must not prevent."""
+    path, other = tmp_path / "o.db", tmp_path / "other.db"
+    with contextlib.closing(sqlite3.connect(other, isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE a (b)")
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("BEGIN IMMEDIATE")
+        for _ in range(100):
+            connection.execute("INSERT INTO a VALUES (?)", ("x" * 3_000,))
+        for beside in ("", "-journal"):
+            shutil.copy(f"{other}{beside}", f"{path}{beside}")
+    header = bytearray(path.read_bytes())
+    header[18:20] = (
+        b"\2\2"  # The switch to a WAL is one write of the header, and its journal is gone after it.
+    )
+    path.write_bytes(header)
+    with EffectLog(path) as log:
+        log.sync.run(kept)
+    assert stored(path) == 1
+
+
+def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.db")
+    with pytest.raises(StoreRefused, match="no regular file|not an SQLite database"):
+        EffectLog(tmp_path / "fifo.db").__enter__()
