@@ -313,5 +313,5 @@ def test_a_creation_that_was_cut_off_is_rolled_back_at_the_next_open(tmp_path: P
 
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.db")
-    with pytest.raises(StoreRefused, match="no regular file|not an SQLite database"):
+    with pytest.raises(StoreRefused, match="no regular file"):
         EffectLog(tmp_path / "fifo.db").__enter__()
