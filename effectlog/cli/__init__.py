@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -92,4 +93,8 @@ for _command in (
 
 def main() -> None:
     """Run the command line and end the process with its exit status."""
-    _effectlog(prog_name="effectlog")
+    try:
+        _effectlog(prog_name="effectlog")
+    except OSError as error:  # No command was reached: the help, or the version, could not be written.
+        Failure(f"{type(error).__name__}: {error}").show()
+        sys.exit(Failure.exit_code)

@@ -125,3 +125,16 @@ def test_both_ways_to_call_it_are_the_same(terminal):
 def test_every_promised_command_is_there(terminal):
     helped = terminal.inside("--help").out
     assert [command for command in COMMANDS if f"\n  {command} " not in helped] == []
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+@pytest.mark.parametrize("asked", [("--help",), ("--version",), ("runs", "--help")], ids=" ".join)
+def test_a_help_that_can_not_be_written_is_one_line_too(asked):
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "effectlog", *asked]
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    assert one_line(done.stderr), done.stderr
+    assert "No space left" in done.stderr
