@@ -10,7 +10,7 @@ import click
 from effectlog.cli.crew import crew, known_tasks
 from effectlog.cli.details import described
 from effectlog.cli.jsonable import dumps
-from effectlog.cli.opening import open_log, run
+from effectlog.cli.opening import open_to_read, run
 from effectlog.cli.options import filter_options, json_option, pasteable_store, store_option
 from effectlog.cli.output import echo
 from effectlog.cli.text import Column, ago, shell_word, span, table
@@ -49,7 +49,7 @@ def runs(
     """List runs, newest first, with their attempts and the requests that their effects made."""
 
     async def look() -> tuple[list[StoredSummary], frozenset[str], frozenset[str]]:
-        async with open_log(store) as log:
+        async with open_to_read(store) as log:
             admin = log.administration
             found = await admin.find(chosen(state, task, before, limit))
             return found, await admin.gone(listed.row for listed in found), known_tasks(await crew(admin))
@@ -101,7 +101,7 @@ def show(ctx: click.Context, run_id: str, as_json: bool, store: str) -> None:
     """Show one run: attempts, effects, and for each doubt what is known and the commands that decide it."""
 
     async def look() -> str:
-        async with open_log(store) as log:
+        async with open_to_read(store) as log:
             stored = await log.administration.stored(run_id)
             record = await log.administration.record_of(stored)
             if as_json:

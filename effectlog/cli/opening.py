@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog.errors import ConfigurationError, StoreRefused
 from effectlog.log import EffectLog
-from effectlog.stores import sqlite_path
+from effectlog.store.protocol import OpensForReading
+from effectlog.stores import resolve_store, sqlite_path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
@@ -30,6 +31,20 @@ async def open_log(store: str, *, create: bool = False, **options: Any) -> Async
     # Never an option: command lines are shown to every user of the machine.
     options.setdefault("fingerprint_secret", os.environ.get("EFFECTLOG_FINGERPRINT_SECRET") or None)
     async with EffectLog(store, **options) as log:
+        yield log
+
+
+@asynccontextmanager
+async def open_to_read(store: str) -> AsyncIterator[EffectLog]:
+    """The same for a command that only reads, and needs no more rights than that.
+
+    Whether the store can be trusted with work is asked by those who are going to work.
+    """
+    check(store, create=False)
+    opened = resolve_store(store)
+    if isinstance(opened, OpensForReading):
+        opened.for_reading()
+    async with EffectLog(opened, check_store=not isinstance(opened, OpensForReading)) as log:
         yield log
 
 

@@ -9,7 +9,7 @@ import click
 
 from effectlog.cli.examination import examine, report
 from effectlog.cli.jsonable import dumps
-from effectlog.cli.opening import check, open_log, run
+from effectlog.cli.opening import check, open_log, open_to_read, run
 from effectlog.cli.options import Failure, duration, json_option, store_option
 from effectlog.cli.output import echo, progress
 from effectlog.cli.text import counted
@@ -91,7 +91,7 @@ def doctor(as_json: bool, store: str) -> None:
     """Say how store, workers and runs are. Exit status 1 if something needs a person."""
 
     async def look() -> Any:
-        async with open_log(store) as log:
+        async with open_to_read(store) as log:
             return await examine(log.administration)
 
     found = run(look())

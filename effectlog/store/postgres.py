@@ -36,6 +36,7 @@ from effectlog.store.postgres_errors import refused, translated
 from effectlog.store.postgres_health import facts
 from effectlog.store.postgres_liveness import PostgresLiveness
 from effectlog.store.postgres_rehearsal import rehearse
+from effectlog.store.postgres_rights import check_rights
 from effectlog.store.postgres_session import Session
 from effectlog.store.postgres_url import checked_schema, parse_url
 from effectlog.store.protocol import Due, RunFilter, WorkerRow
@@ -117,6 +118,7 @@ class PostgresStore:
         )
         self._session: Session | None = None
         self._pooled = False
+        self._writes = True
         self._open = False
         self._pid = os.getpid()
 
@@ -134,11 +136,15 @@ class PostgresStore:
 
     # --- life ------------------------------------------------------------------------------------
 
-    async def open(self) -> None:
-        """Connect, check the server, and bring the schema up to date where this role may.
+    def for_reading(self) -> None:
+        """Ask for no right but SELECT when the store is opened: nothing is going to be written."""
+        self._writes = False
 
-        Raises StoreRefused for a standby, a server older than 14, a newer schema, or a schema that
-        somebody with more rights has to create (``effectlog migrate``).
+    async def open(self) -> None:
+        """Connect, check server and rights, and bring the schema up to date where this role may.
+
+        Raises StoreRefused for a standby, a server older than 14, a newer schema, a schema that somebody with
+        more rights has to create (``effectlog migrate``), and a role that lacks a right or can't see every row.
         """
         self._pid = os.getpid()
         try:
@@ -153,7 +159,8 @@ class PostgresStore:
         if not self._pooled:
             self._session = self._liveness.session = self._new_session()
             self._session.start()
-        await self._tidy()
+        if self._writes:
+            await self._tidy()
 
     async def _tidy(self) -> None:
         """Remove what processes that did not close left behind long ago."""
@@ -163,8 +170,11 @@ class PostgresStore:
 
     async def _check(self) -> None:
         async with apart(self._url) as connection:
-            begin, pooled = await postgres_schema.check_server(connection, self._sql, self.name)
+            begin, pooled = await postgres_schema.check_server(
+                connection, self._sql, self.name, writes=self._writes
+            )
             await postgres_schema.ensure_schema(connection, self._sql, self._schema, self.name)
+            await check_rights(connection, self._sql, self._schema, self.name, writes=self._writes)
         self._pooled = pooled if self._url.pooled is None else self._url.pooled
         self._commits.begin = self._sql[begin]
         self._commits.pooled = self._effects.pooled = self._pooled

@@ -49,8 +49,10 @@ def owner_key(schema: str, owner: str) -> int:
     return lock_key(schema, "owner", owner)
 
 
-async def check_server(connection: Connection, sql: Mapping[str, str], name: str) -> tuple[str, bool]:
-    """Refuse a server that could lose what it acknowledged, or that can't be written.
+async def check_server(
+    connection: Connection, sql: Mapping[str, str], name: str, *, writes: bool
+) -> tuple[str, bool]:
+    """Refuse a server that could lose what it acknowledged, or that can't be written where that is wanted.
 
     Returns the name of the statement that begins a durable transaction here, and whether a
     transaction pooler stands in between.
@@ -62,7 +64,7 @@ async def check_server(connection: Connection, sql: Mapping[str, str], name: str
         )
     if server["standby"]:
         raise StoreRefused(f"{name} is a read-only standby; name the primary's address in the URL")
-    if server["read_only"] == "on":
+    if writes and server["read_only"] == "on":
         raise StoreRefused(
             f"{name}: default_transaction_read_only is on for this role, and effectlog has to write; use another role, or "
             f"ALTER ROLE … SET default_transaction_read_only = off"

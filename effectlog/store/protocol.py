@@ -247,6 +247,15 @@ class BacksUp(Protocol):
 
 
 @runtime_checkable
+class OpensForReading(Protocol):
+    """A store that can be opened with fewer rights where nothing is going to be written."""
+
+    def for_reading(self) -> None:
+        """Say so, before ``open``."""
+        ...
+
+
+@runtime_checkable
 class Marked(Protocol):
     """A store that remembers, with its schema, that it passed the check at open."""
 

@@ -13,6 +13,7 @@ import shop
 from helpers import psql
 
 from effectlog import EffectLog, StoreRefused, current_transaction, durable_task, effect
+from effectlog.store.postgres import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,9 +36,13 @@ async def worker_url(postgres_database: str) -> AsyncIterator[str]:
         await connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
+def _command(*args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "effectlog", *args[:-1], "--store", args[-1]]
+    return subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+
+
 def _migrate(url: str) -> str:
-    command = [sys.executable, "-m", "effectlog", "migrate", "--store", url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = _command("migrate", url)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -72,6 +77,86 @@ async def test_it_can_do_everything_but_create(postgres_database: str, worker_ur
         assert await log.purge(0) == 3
     async with psql(postgres_database) as owner:
         assert await owner.fetchval("SELECT count(*) FROM orders") == 1
+
+
+@pytest.fixture
+async def granted(postgres_database: str, worker_url: str) -> str:
+    """The database's owner migrated it, and the worker's role has what the README says; returns its name."""
+    role = urlsplit(worker_url).username
+    assert role is not None
+    async with EffectLog(postgres_database) as log:
+        await log.run(shop.sell, "a")
+    async with psql(postgres_database) as owner:
+        await owner.execute(GRANTS.format(role=role))
+    return role
+
+
+NEEDED = [
+    f"{right} on {table}"
+    for table in ("attempts", "effects", "owners", "runs", "subscriptions", "workers", "writers")
+    for right in ("SELECT", "INSERT", "UPDATE", "DELETE")
+] + [
+    *("SELECT on idempotency_keys", "INSERT on idempotency_keys", "DELETE on idempotency_keys"),
+    *("SELECT on migrations", "UPDATE on migrations"),
+]
+
+
+async def test_every_right_that_is_missing_is_named_at_open(
+    postgres_database: str, worker_url: str, granted: str
+) -> None:
+    async with psql(postgres_database) as owner:
+        for needed in NEEDED:
+            right, _, table = needed.partition(" on ")
+            await owner.execute(f"REVOKE {right} ON effectlog.{table} FROM {granted}")
+            store = PostgresStore(worker_url)
+            with pytest.raises(StoreRefused) as refused:
+                await store.open()
+            told = f"lacks {right} on effectlog.{table}; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES"
+            assert told in str(refused.value) or f"permission denied for table {table}" in str(refused.value)
+            await owner.execute(f"GRANT {right} ON effectlog.{table} TO {granted}")
+        await owner.execute(f"REVOKE USAGE ON SCHEMA effectlog FROM {granted}")
+        with pytest.raises(StoreRefused, match="permission denied for schema"):
+            await PostgresStore(worker_url).open()
+        tables = await owner.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'effectlog'")
+    assert {row[0] for row in tables} == {needed.split()[-1] for needed in NEEDED}
+
+
+async def test_row_security_that_can_hide_a_row_is_named_at_open(
+    postgres_database: str, worker_url: str, granted: str
+) -> None:
+    async with psql(postgres_database) as owner:
+        await owner.execute("ALTER TABLE effectlog.effects ENABLE ROW LEVEL SECURITY")
+        with pytest.raises(StoreRefused, match=r"effectlog\.effects \(no policy\)"):
+            await PostgresStore(worker_url).open()
+        await owner.execute("CREATE POLICY mine ON effectlog.effects USING (name = 'charge')")
+        with pytest.raises(StoreRefused, match=r"effectlog\.effects \(mine\)"):
+            await PostgresStore(worker_url).open()
+        assert _command("runs", worker_url).returncode == 1
+        await owner.execute(f"CREATE POLICY all_rows ON effectlog.effects TO {granted} USING (true)")
+        async with EffectLog(worker_url) as log:
+            assert await log.run(shop.sell, "a") == "charge of a"
+        await owner.execute("CREATE POLICY less ON effectlog.effects AS RESTRICTIVE USING (true)")
+        with pytest.raises(StoreRefused, match=r"all_rows, less, mine"):
+            await PostgresStore(worker_url).open()
+
+
+async def test_what_only_reads_needs_select_alone(
+    postgres_database: str, worker_url: str, granted: str
+) -> None:
+    async with psql(postgres_database) as owner:
+        await owner.execute(f"REVOKE INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA effectlog FROM {granted}")
+        await owner.execute(f"ALTER ROLE {granted} SET default_transaction_read_only = on")
+        run_id = await owner.fetchval("SELECT id FROM effectlog.runs")
+        for args in (("runs",), ("show", run_id), ("doctor",)):
+            done = _command(*args, worker_url)
+            assert (done.returncode, done.stderr) == (0, ""), args
+        refused = _command("cancel", run_id, worker_url)
+        assert refused.returncode == 1
+        assert "default_transaction_read_only" in refused.stderr
+        await owner.execute(f"ALTER ROLE {granted} RESET default_transaction_read_only")
+        refused = _command("cancel", run_id, worker_url)
+        assert refused.returncode == 1
+        assert "INSERT on effectlog.attempts" in refused.stderr
 
 
 async def test_migrating_again_changes_nothing(postgres_database: str) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 GRAMMAR = {
     "all", "and", "any", "as", "between", "bigint", "by", "cast", "check", "coalesce", "conflict", "exists", "extract",
-    "from", "greatest", "in", "key", "lateral", "least", "materialized", "on", "operator", "or", "over", "select", "set", "unique", "using",
+    "from", "greatest", "in", "key", "lateral", "least", "materialized", "not", "on", "operator", "or", "over", "select", "set", "unique", "using",
     "values", "where", "with",
 }  # fmt: skip
 """Words before a parenthesis that name no function, or one that no schema can redefine."""

@@ -102,6 +102,37 @@ INSERT INTO effectlog.writers (id, batch, opened_at)
 VALUES ($1::bigint, 0, extract(epoch FROM pg_catalog.clock_timestamp())::float8)
 ON CONFLICT (id) DO NOTHING;
 
+-- name: current_role
+SELECT current_user;
+
+-- name: missing_rights
+-- What this role may not do with which table. Keys are never changed, and migrations are the migrator's.
+SELECT c.relname, wanted.privilege
+FROM pg_catalog.pg_class AS c CROSS JOIN pg_catalog.unnest($1::text[]) WITH ORDINALITY AS wanted(privilege, place)
+WHERE c.relnamespace = pg_catalog.to_regnamespace('effectlog') AND c.relkind = 'r'
+  AND c.relname IN ('attempts', 'effects', 'idempotency_keys', 'migrations', 'owners', 'runs', 'subscriptions',
+                    'workers', 'writers')
+  AND NOT (c.relname = 'migrations' AND wanted.privilege IN ('INSERT', 'DELETE'))
+  AND NOT (c.relname = 'idempotency_keys' AND wanted.privilege = 'UPDATE')
+  AND NOT pg_catalog.has_table_privilege(c.oid, wanted.privilege)
+ORDER BY c.relname, wanted.place;
+
+-- name: filtered_tables
+-- Tables whose rows a policy may hide from this role or refuse: all but those that one opens to it without a condition.
+SELECT c.relname, pg_catalog.string_agg(p.polname::text, ', ' ORDER BY p.polname)
+FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_policy AS p ON p.polrelid = c.oid AND EXISTS (
+    SELECT 1 FROM pg_catalog.unnest(p.polroles) AS granted(role)
+    WHERE CASE WHEN role = 0 THEN TRUE ELSE pg_catalog.pg_has_role(role, 'USAGE') END)
+WHERE c.relnamespace = pg_catalog.to_regnamespace('effectlog') AND c.relkind = 'r'
+  AND c.relname IN ('attempts', 'effects', 'idempotency_keys', 'migrations', 'owners', 'runs', 'subscriptions',
+                    'workers', 'writers')
+  AND pg_catalog.row_security_active(c.oid)
+GROUP BY c.relname
+HAVING coalesce(pg_catalog.bool_or(NOT p.polpermissive), FALSE) OR NOT coalesce(pg_catalog.bool_or(
+    p.polpermissive AND p.polcmd = '*' AND pg_catalog.pg_get_expr(p.polqual, p.polrelid) = 'true'
+    AND coalesce(pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid), 'true') = 'true'), FALSE)
+ORDER BY c.relname;
+
 -- name: begin_plain
 BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 SET LOCAL search_path TO pg_catalog;
@@ -375,7 +406,7 @@ WHERE state = 'started' AND run_id = ANY($1::text[])
 ORDER BY run_id, started_at, effect_key COLLATE pg_catalog."C";
 
 -- name: load_result
-SELECT result FROM effectlog.runs WHERE id = $1;
+SELECT result FROM effectlog.runs WHERE id = $1::text;
 
 -- name: read_states
 SELECT id, state FROM effectlog.runs WHERE id = ANY($1::text[]);
