@@ -31,9 +31,9 @@ from helpers import claim, create, do, finish, new_run, start
 from postgres_server import Server
 
 from effectlog import EffectLog, durable_task, effect
-from effectlog import commands as c
 from effectlog.model import AttemptOutcome, RunState
-from effectlog.store.postgres import PostgresStore
+from effectlog.store import commands as c
+from effectlog.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from effectlog import commands as c
 from effectlog import lease, telemetry
 from effectlog.attempt import Ending
 from effectlog.checks import fitting
@@ -17,6 +16,7 @@ from effectlog.keys.text import is_storable
 from effectlog.model import Applied, NotApplied, RunRecord, RunState
 from effectlog.records import run_record
 from effectlog.registry import declared_effect
+from effectlog.store import commands as c
 from effectlog.takeover import dead_owners
 from effectlog.upkeep import purge
 from effectlog.watch import StateWatch
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from effectlog.engine import Engine
-    from effectlog.rows import EffectRow, RunRow, StoredRun, StoredSummary
     from effectlog.store.protocol import RunFilter
+    from effectlog.store.rows import EffectRow, RunRow, StoredRun, StoredSummary
 
 _PAGE = 500
 

@@ -16,7 +16,6 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from effectlog import commands as c
 from effectlog.clock import utc
 from effectlog.context import CurrentAttempt
 from effectlog.errors import (
@@ -28,12 +27,13 @@ from effectlog.errors import (
     RunCancelling,
 )
 from effectlog.in_flight import InFlight
-from effectlog.ledger.effects import note_outcome
-from effectlog.ledger.pages import Pages
 from effectlog.losing import why_lost
 from effectlog.notice import users_level
 from effectlog.printable import one_line
 from effectlog.standstill import PatientTimer
+from effectlog.store import commands as c
+from effectlog.store.rules.effects import note_outcome
+from effectlog.store.rules.working_set import Pages
 from effectlog.telemetry import SILENT
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from effectlog.codec import Codec
     from effectlog.engine import Engine
-    from effectlog.rows import EffectRow, StoredRun
     from effectlog.spec import EffectCall, TaskSpec
+    from effectlog.store.rows import EffectRow, StoredRun
     from effectlog.telemetry import Observer
 
 logger = logging.getLogger("effectlog")

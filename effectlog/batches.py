@@ -13,13 +13,13 @@ from weakref import WeakSet
 from effectlog import telemetry
 from effectlog.entries import Answer, Entry, deliver, fail
 from effectlog.errors import StoreClosed, StoreError
-from effectlog.ledger.pages import needs
 from effectlog.store.protocol import RUN_LOCKED, STORE_GONE
+from effectlog.store.rules.working_set import needs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from effectlog.commands import Command, Outcome
+    from effectlog.store.commands import Command, Outcome
     from effectlog.store.protocol import Apply, Store
 
 logger = logging.getLogger("effectlog")

@@ -11,7 +11,6 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from effectlog import commands as c
 from effectlog import doubt
 from effectlog.attempt import Ending, trusted_until
 from effectlog.call_state import CallState
@@ -24,15 +23,16 @@ from effectlog.model import ErrorInfo
 from effectlog.outlasting import check_task
 from effectlog.replay import replay
 from effectlog.request_error import after_error
-from effectlog.rows import RequestClock
 from effectlog.steps import Commit, Invoke, Join, Reread, Sleep, block, drive
+from effectlog.store import commands as c
+from effectlog.store.rows import RequestClock
 from effectlog.transactional import InvokeWithin, after_rollback, check_fits
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
-    from effectlog.rows import EffectRow
     from effectlog.spec import EffectCall
     from effectlog.steps import Steps
+    from effectlog.store.rows import EffectRow
 
 logger = logging.getLogger("effectlog")
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from effectlog import commands as c
 from effectlog.checks import fitting
 from effectlog.context import Request
 from effectlog.errors import ConfigurationError, EffectHeld, EffectLogError, EncodingError
 from effectlog.failure import describe
 from effectlog.model import ErrorInfo
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
-    from effectlog.rows import EffectRow
     from effectlog.spec import EffectCall
+    from effectlog.store.rows import EffectRow
 
 
 class CallState:

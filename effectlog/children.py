@@ -9,9 +9,9 @@ from effectlog.ending import MAX_DEPTH
 from effectlog.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from effectlog.commands import Chain
     from effectlog.context import RunningAttempt
-    from effectlog.rows import NewRun
+    from effectlog.store.commands import Chain
+    from effectlog.store.rows import NewRun
 
 
 def check_no_transaction() -> None:

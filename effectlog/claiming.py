@@ -13,9 +13,9 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from effectlog import commands as c
 from effectlog.errors import EffectLogError, StoreClosed, StoreError
 from effectlog.executor import task_limits
+from effectlog.store import commands as c
 from effectlog.store.protocol import STORE_GONE, Foreseeing
 from effectlog.takeover import Takeovers, dead_owners, take_over
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from effectlog.commands import Chain, Fence
     from effectlog.contract import Destination
     from effectlog.errors import EffectLogControl
-    from effectlog.rows import RequestClock, StoredRun
+    from effectlog.store.commands import Chain, Fence
+    from effectlog.store.rows import RequestClock, StoredRun
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -17,8 +17,8 @@ from effectlog.model import Policy
 
 if TYPE_CHECKING:
     from effectlog.clock import Clock
-    from effectlog.rows import EffectRow, RequestClock
     from effectlog.spec import EffectSpec
+    from effectlog.store.rows import EffectRow, RequestClock
 
 _SHORTEST_WAIT = 0.05
 _FIRST_WAIT = 0.5

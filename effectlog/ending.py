@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from effectlog import commands as c
 from effectlog.attempt import Ending
 from effectlog.checks import fitting
 from effectlog.clients.retry_after import pause_asked_by
@@ -27,15 +26,16 @@ from effectlog.errors import (
 from effectlog.failure import MESSAGE_LIMIT, describe, storable
 from effectlog.keys import new_run_id
 from effectlog.model import UNREADABLE_HERE, AttemptOutcome, ErrorInfo, RunState
-from effectlog.rows import NewRun
+from effectlog.store import commands as c
+from effectlog.store.rows import NewRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from effectlog.attempt import Attempt
     from effectlog.codec import Codec
-    from effectlog.rows import StoredRun
     from effectlog.spec import TaskSpec
+    from effectlog.store.rows import StoredRun
 
 logger = logging.getLogger("effectlog")
 

@@ -31,7 +31,7 @@ from effectlog.store.protocol import Concurrent, threaded
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from effectlog.commands import Chain, Command, Outcome, Renew
+    from effectlog.store.commands import Chain, Command, Outcome, Renew
     from effectlog.store.protocol import Store
 
 T = TypeVar("T")

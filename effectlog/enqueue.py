@@ -8,7 +8,6 @@ import json
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.arguments import argument_fingerprints, bound, differing_parameters, encoded
 from effectlog.checks import fitting
@@ -23,8 +22,9 @@ from effectlog.events import once_each, payload_parameter
 from effectlog.keys import KeyTemplate, check_name, fingerprints, new_run_id
 from effectlog.many import conflict_among, keyed_task, with_keys
 from effectlog.registry import registered
-from effectlog.rows import NewRun
 from effectlog.run import Run
+from effectlog.store import commands as c
+from effectlog.store.rows import NewRun
 from effectlog.tasks import options_of, spec_of
 
 if TYPE_CHECKING:

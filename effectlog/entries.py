@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from effectlog import commands as c
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     import asyncio
     import concurrent.futures
     from collections.abc import Callable, Sequence
 
-    from effectlog.commands import Chain, Command, Outcome
+    from effectlog.store.commands import Chain, Command, Outcome
 
 PATIENCE = 2.0
 """Seconds for which anything is tried again while somebody else's transaction keeps its run."""

@@ -9,8 +9,8 @@ from effectlog.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from effectlog.commands import Subscription
     from effectlog.spec import TaskSpec
+    from effectlog.store.commands import Subscription
 
 
 def check_subscriber(spec: TaskSpec) -> None:

@@ -11,7 +11,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from effectlog import commands as c
 from effectlog import context as here
 from effectlog import telemetry
 from effectlog.arguments import call_arguments
@@ -28,6 +27,7 @@ from effectlog.ending import (
 from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
 from effectlog.left_aside import report_left_behind, report_unclaimed
 from effectlog.notice import warn
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -9,10 +9,10 @@ import time
 from typing import TYPE_CHECKING
 
 from effectlog import call
-from effectlog import commands as c
 from effectlog.attempt import Attempt, Ending, trusted_until
 from effectlog.errors import EffectLogError
 from effectlog.execution import Execution
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from effectlog.codec import Codec
     from effectlog.engine import Engine
     from effectlog.lease import Owner
-    from effectlog.rows import StoredRun
     from effectlog.spec import TaskSpec
+    from effectlog.store.rows import StoredRun
 
 logger = logging.getLogger("effectlog")
 

@@ -12,12 +12,12 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.context import here_attempt
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.executor import Executor, task_limits
 from effectlog.model import AttemptOutcome, RunState
+from effectlog.store import commands as c
 from effectlog.takeover import dead_owners, end_gone, expire
 from effectlog.tasks import spec_of
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from effectlog.engine import Engine
     from effectlog.enqueue import Enqueuer
     from effectlog.lease import Owner
-    from effectlog.rows import StoredRun
     from effectlog.run import Run
+    from effectlog.store.rows import StoredRun
     from effectlog.takeover import Gone
 
 logger = logging.getLogger("effectlog")

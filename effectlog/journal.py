@@ -10,8 +10,8 @@ from effectlog.keys import Seals, differing
 from effectlog.model import EffectState
 
 if TYPE_CHECKING:
-    from effectlog.rows import EffectRow
     from effectlog.spec import EffectCall
+    from effectlog.store.rows import EffectRow
 
 
 _UNKEYED = Seals()

@@ -17,11 +17,11 @@ import uuid
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from effectlog import commands as c
 from effectlog.attempt import Ending, trusted_until
 from effectlog.checks import seconds
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.standstill import INTERVAL, Pulse
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt

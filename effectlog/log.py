@@ -8,7 +8,6 @@ import socket
 import weakref
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.administration import Administration
 from effectlog.checks import seconds, whole
@@ -21,9 +20,10 @@ from effectlog.keys import seals_of
 from effectlog.lease import Owner, checked_lease
 from effectlog.registry import registered
 from effectlog.signals import let_go
+from effectlog.store import commands as c
 from effectlog.store.protocol import BacksUp
+from effectlog.store.resolve import resolve_store
 from effectlog.stored_runs import StoredRuns
-from effectlog.stores import resolve_store
 from effectlog.sync import SyncRun, SyncRunOperations, SyncWithin, SyncWorker
 from effectlog.tasks import spec_of
 from effectlog.within import Within

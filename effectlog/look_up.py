@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from effectlog import commands as c
 from effectlog import doubt
 from effectlog.checks import seconds
 from effectlog.clients.retry_after import pause_asked_by
@@ -18,11 +17,12 @@ from effectlog.failure import describe
 from effectlog.model import Applied, NotApplied, Unknown
 from effectlog.notice import warn
 from effectlog.steps import Ask, AskDead, Commit, Sleep
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from effectlog.call_state import CallState
-    from effectlog.rows import EffectRow
     from effectlog.steps import Steps
+    from effectlog.store.rows import EffectRow
 
 logger = logging.getLogger("effectlog")
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog.clock import utc
 from effectlog.errors import DecodingError
-from effectlog.ledger.evidence import executing_now
 from effectlog.model import AttemptRecord, EffectRecord, ErrorInfo, RunRecord, RunState, RunSummary
+from effectlog.store.rules.evidence import executing_now
 
 if TYPE_CHECKING:
     from effectlog.codec import Codec
-    from effectlog.rows import AttemptRow, EffectRow, StoredRun, StoredSummary
+    from effectlog.store.rows import AttemptRow, EffectRow, StoredRun, StoredSummary
 
 
 @dataclass(frozen=True, slots=True)

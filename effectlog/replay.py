@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog.codec import convert
 from effectlog.errors import DecodingError, EncodingError
-from effectlog.ledger.evidence import is_late_outcome
 from effectlog.model import UNREADABLE_HERE
+from effectlog.store.rules.evidence import is_late_outcome
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
-    from effectlog.rows import EffectRow
     from effectlog.spec import EffectCall
+    from effectlog.store.rows import EffectRow
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 """Seconds before a run is offered again of which something could not be read here."""

@@ -11,7 +11,6 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from effectlog import commands as c
 from effectlog import doubt
 from effectlog.attempt import Ending
 from effectlog.clients.retry_after import pause_asked_by
@@ -22,6 +21,7 @@ from effectlog.failure import declared_failure, describe
 from effectlog.keys import shown
 from effectlog.model import Policy
 from effectlog.steps import Sleep
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from effectlog.call_state import CallState

@@ -11,8 +11,8 @@ from effectlog.errors import ConfigurationError, RunCancelled, RunFailed, RunHel
 from effectlog.model import RunRecord, RunState
 
 if TYPE_CHECKING:
-    from effectlog.rows import StoredSummary
     from effectlog.spec import Annotation
+    from effectlog.store.rows import StoredSummary
 
 R_co = TypeVar("R_co", covariant=True)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
     from effectlog.attempt import Attempt
-    from effectlog.commands import Command, Outcome
-    from effectlog.rows import EffectRow
+    from effectlog.store.commands import Command, Outcome
+    from effectlog.store.rows import EffectRow
 
 
 class Step(Protocol):

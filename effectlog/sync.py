@@ -18,7 +18,7 @@ from effectlog.errors import ConfigurationError, EffectLogError, StoreClosed
 from effectlog.green import refuse_green_threads
 from effectlog.in_flight import running_loop
 from effectlog.owed import Owed
-from effectlog.store.borrowing import without_waiting
+from effectlog.store.caller_transactions import without_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

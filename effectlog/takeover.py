@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from effectlog import commands as c
 from effectlog import telemetry
 from effectlog.ending import dead_letter_run
 from effectlog.entries import is_busy
 from effectlog.errors import StoreClosed, StoreError
 from effectlog.lease import why_lapsed
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
+from effectlog.store import commands as c
 from effectlog.store.protocol import RUN_LOCKED, STORE_GONE, TAKES_NO_WRITES
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from effectlog.codec import Codec
     from effectlog.engine import Engine
-    from effectlog.rows import RunRow
     from effectlog.spec import TaskSpec
     from effectlog.store.protocol import Store
+    from effectlog.store.rows import RunRow
 
 logger = logging.getLogger("effectlog")
 

@@ -11,21 +11,21 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from effectlog import commands as c
 from effectlog.call_state import awaitable_error
 from effectlog.errors import ConfigurationError, StoreError
 from effectlog.failure import describe
 from effectlog.model import EffectState
 from effectlog.request_error import after_error
 from effectlog.steps import Commit
-from effectlog.store.borrowing import is_stale
+from effectlog.store import commands as c
+from effectlog.store.caller_transactions import is_stale
 from effectlog.store.protocol import OUTCOME_UNKNOWN, AwaitedTransactions, BlockingTransactions
 
 if TYPE_CHECKING:
     from effectlog.call_state import CallState
-    from effectlog.rows import EffectRow
     from effectlog.spec import EffectSpec
     from effectlog.steps import Invoke, Steps
+    from effectlog.store.rows import EffectRow
 
 
 class OvertakenError(Exception):

@@ -13,9 +13,9 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from effectlog import commands as c
 from effectlog.errors import EffectLogError, StoreClosed
 from effectlog.model import RunState
+from effectlog.store import commands as c
 from effectlog.store.protocol import STORE_GONE
 
 if TYPE_CHECKING:

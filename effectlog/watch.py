@@ -13,8 +13,8 @@ from effectlog.store.protocol import Confirming
 
 if TYPE_CHECKING:
     from effectlog.engine import Engine
-    from effectlog.rows import StoredSummary
     from effectlog.store.protocol import Store
+    from effectlog.store.rows import StoredSummary
 
 _PAUSE = 0.005
 """Seconds between two looks at the store, however often it changes."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from effectlog import commands as c
 from effectlog.context import here_attempt, place
 from effectlog.errors import ConfigurationError
+from effectlog.store import commands as c
 from effectlog.store.protocol import Concurrent, Joining
 
 if TYPE_CHECKING:

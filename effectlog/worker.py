@@ -14,13 +14,13 @@ import socket
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from effectlog import commands as c
 from effectlog.blocked import LoopWatch
 from effectlog.claiming import Claimer
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.executor import Executor
 from effectlog.lease import Owner
 from effectlog.signals import Signals
+from effectlog.store import commands as c
 from effectlog.upkeep import Upkeep
 
 if TYPE_CHECKING:

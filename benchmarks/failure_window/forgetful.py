@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from effectlog import commands as c
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from effectlog.rows import RunRow, StoredRun, StoredSummary
     from effectlog.store.protocol import RunFilter, Store
+    from effectlog.store.rows import RunRow, StoredRun, StoredSummary
 
 R = TypeVar("R", "StoredRun", "StoredSummary")
 

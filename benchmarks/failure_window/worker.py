@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.failure_window.forgetful import ForgetfulStore
 from benchmarks.failure_window.scenarios import Form, Point
 from effectlog import EffectLog, Retry, current_attempt, durable_task, effect, operation_id
-from effectlog.stores import resolve_store
+from effectlog.store.resolve import resolve_store
 from effectlog.testing.destinations import send
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class StoreAt:
         if self.schema is None:
             inner = resolve_store(self.url)
         else:
-            from effectlog.store.postgres import PostgresStore  # noqa: PLC0415 - an extra
+            from effectlog.store.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
 
             inner = PostgresStore(self.url, schema=self.schema)
         return ForgetfulStore(inner) if self.forgetful else inner

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from effectlog.clock import Clock
     from effectlog.model import AttemptRecord, EffectRecord, ErrorInfo, RunRecord
-    from effectlog.rows import StoredRun
+    from effectlog.store.rows import StoredRun
 
 _ATTEMPTS = (
     Column("ATTEMPT", right=True),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from effectlog.clock import Clock
     from effectlog.contract import Destination
     from effectlog.model import EffectRecord, RunRecord
-    from effectlog.rows import EffectRow
+    from effectlog.store.rows import EffectRow
 
 _WAITING = frozenset({RunState.PENDING, RunState.RUNNING})
 

@@ -20,7 +20,7 @@ from effectlog.records import doubts, run_summary
 
 if TYPE_CHECKING:
     from effectlog.model import RunSummary
-    from effectlog.rows import StoredSummary
+    from effectlog.store.rows import StoredSummary
 
 _SECOND = timedelta(seconds=1)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from effectlog.errors import ConfigurationError, StoreRefused
 from effectlog.log import EffectLog
 from effectlog.store.protocol import OpensForReading
-from effectlog.stores import resolve_store, sqlite_path
+from effectlog.store.resolve import resolve_store, sqlite_path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine

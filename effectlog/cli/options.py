@@ -14,8 +14,8 @@ from effectlog.cli.output import echo
 from effectlog.cli.text import shell_word
 from effectlog.model import RunState
 from effectlog.printable import one_line
-from effectlog.store.postgres_url import parse_url
-from effectlog.stores import sqlite_path
+from effectlog.store.resolve import sqlite_path
+from effectlog.store.url import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from effectlog.cli.output import echo, progress
 from effectlog.cli.text import counted
 from effectlog.model import RunState
 from effectlog.printable import one_line
-from effectlog.stores import resolve_store
+from effectlog.store.resolve import resolve_store
 
 if TYPE_CHECKING:
     from effectlog.store.protocol import Store

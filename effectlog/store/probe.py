@@ -11,17 +11,17 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING
 
-from effectlog import commands as c
 from effectlog.errors import EffectLogError, StoreRefused
 from effectlog.model import AttemptOutcome, Policy, RunState
-from effectlog.rows import NewRun, RequestClock
+from effectlog.store import commands as c
+from effectlog.store.dry_run import Rehearsing
 from effectlog.store.protocol import Marked
-from effectlog.store.rehearsal import Rehearsing
+from effectlog.store.rows import NewRun, RequestClock
 
 if TYPE_CHECKING:
-    from effectlog.rows import RunRow
+    from effectlog.store.dry_run import Stage
     from effectlog.store.protocol import Store
-    from effectlog.store.rehearsal import Stage
+    from effectlog.store.rows import RunRow
 
 _MARK = "probe 1"
 _BUILT_IN = ("effectlog.store.sqlite", "effectlog.store.postgres")

@@ -1,6 +1,6 @@
 """What effectlog asks of a store: apply a batch of commands in one transaction, and a few reads.
 
-A store keeps rows and holds a transaction; the rules stand in ``effectlog.ledger``. On return of
+A store keeps rows and holds a transaction; the rules stand in ``effectlog.store.rules``. On return of
 ``apply`` everything it reports is durable. Every method raises ``StoreError`` and nothing else.
 """
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from effectlog.clock import Clock
-    from effectlog.commands import Command, Outcome, Renew, Subscription
     from effectlog.model import RunState
-    from effectlog.rows import RunRow, StoredRun, StoredSummary
+    from effectlog.store.commands import Command, Outcome, Renew, Subscription
+    from effectlog.store.rows import RunRow, StoredRun, StoredSummary
 
 
 RUN_LOCKED = "run locked"

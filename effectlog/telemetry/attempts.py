@@ -17,10 +17,10 @@ from opentelemetry import context as otel
 from opentelemetry import trace
 from opentelemetry.trace import INVALID_SPAN, SpanKind
 
-from effectlog import commands as c
 from effectlog.errors import EffectLogControl
 from effectlog.failure import describe as described
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
+from effectlog.store import commands as c
 from effectlog.telemetry import attributes, carrier, spans
 from effectlog.telemetry.guard import harmless
 from effectlog.telemetry.meters import meters
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-    from effectlog.rows import AttemptRow, EffectRow
     from effectlog.spec import EffectCall
+    from effectlog.store.rows import AttemptRow, EffectRow
     from effectlog.telemetry.silent import ObservedAttempt
 
 _FAILED = (AttemptOutcome.ERROR, AttemptOutcome.TIMED_OUT)

@@ -11,8 +11,8 @@ from effectlog.telemetry.settings import settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from effectlog.rows import EffectRow
     from effectlog.spec import EffectCall
+    from effectlog.store.rows import EffectRow
     from effectlog.telemetry.silent import ObservedAttempt
 
 Attributes: TypeAlias = "dict[str, str | int | bool]"

@@ -15,9 +15,9 @@ from effectlog.telemetry.silent import NOTHING, SILENT, Observer, Producer
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from effectlog import commands as c
     from effectlog.context import RunningAttempt
-    from effectlog.rows import EffectRow, RunRow, StoredRun
+    from effectlog.store import commands as c
+    from effectlog.store.rows import EffectRow, RunRow, StoredRun
     from effectlog.telemetry.silent import ObservedAttempt
 
 

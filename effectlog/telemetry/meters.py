@@ -12,8 +12,8 @@ from effectlog.telemetry.settings import NAME, meter_provider
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter, Histogram, MeterProvider
 
-    from effectlog import commands as c
-    from effectlog.rows import RunRow
+    from effectlog.store import commands as c
+    from effectlog.store.rows import RunRow
 
 COUNTERS = {
     "effectlog.attempts": ("{attempt}", "Recorded ends of attempts"),

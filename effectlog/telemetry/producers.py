@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
     from effectlog.context import RunningAttempt
-    from effectlog.rows import EffectRow, StoredRun
+    from effectlog.store.rows import EffectRow, StoredRun
 
 
 def producer(operation: str, name: str, store: str, attempt: RunningAttempt | None) -> Producer | None:

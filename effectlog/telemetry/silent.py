@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
-    from effectlog import commands as c
     from effectlog.context import CurrentAttempt
-    from effectlog.rows import EffectRow, StoredRun
     from effectlog.spec import EffectCall, TaskSpec
+    from effectlog.store import commands as c
+    from effectlog.store.rows import EffectRow, StoredRun
 
 NOTHING: AbstractContextManager[None] = contextlib.nullcontext()
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext, Tracer
 
     from effectlog.model import ErrorInfo
-    from effectlog.rows import AttemptRow, StoredRun
+    from effectlog.store.rows import AttemptRow, StoredRun
 
 
 def tracer() -> Tracer:

@@ -24,7 +24,7 @@ from effectlog.in_flight import running_loop
 from effectlog.log import EffectLog
 from effectlog.model import EffectState, RunState
 from effectlog.registry import declared_effect
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite.store import SqliteStore
 from effectlog.tasks import spec_of
 from effectlog.testing.crash_calls import DESTINATION_DOWN, LOST_ANSWER, Calls, watched
 from effectlog.testing.crash_points import Boundary, StoppingStore, kill_this_process

@@ -13,13 +13,13 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from effectlog import commands as c
 from effectlog.errors import StoreClosed
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from effectlog.store.sqlite import SqliteStore
+    from effectlog.store.sqlite.store import SqliteStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from dict_store import Database, DictStore
 from msgspec.structs import replace
 
-from effectlog import commands as c
 from effectlog.model import EffectState, Policy, RunState
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from effectlog.ledger.pages import Pages
-    from effectlog.rows import StoredRun
+    from effectlog.store.rows import StoredRun
+    from effectlog.store.rules.working_set import Pages
 
 
 class ForgetsOwners(DictStore):

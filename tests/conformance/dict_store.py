@@ -1,4 +1,4 @@
-"""Somebody else's store, as a worked example: everything in dictionaries, the rules from ``effectlog.ledger``.
+"""Somebody else's store, as a worked example: everything in dictionaries, the rules from ``effectlog.store.rules``.
 
 A store of one's own has to do three things: hold a transaction (here a copy that replaces the original),
 find the runs that a claim may take, and keep what the ledger changed.
@@ -12,16 +12,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from effectlog import commands as c
 from effectlog.clock import SystemClock
 from effectlog.errors import StoreError
-from effectlog.ledger import runs as run_rules
-from effectlog.ledger.execute import execute
-from effectlog.ledger.pages import KeyRow, Pages
 from effectlog.model import RunState
-from effectlog.rows import RunRow, StoredRun, StoredSummary, UnsettledEffect
-from effectlog.store.flock import NoLiveness
+from effectlog.store import commands as c
 from effectlog.store.protocol import Due, RunFilter, WorkerRow
+from effectlog.store.rows import RunRow, StoredRun, StoredSummary, UnsettledEffect
+from effectlog.store.rules import runs as run_rules
+from effectlog.store.rules.execute import execute
+from effectlog.store.rules.working_set import KeyRow, Pages
+from effectlog.store.sqlite.liveness import NoLiveness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

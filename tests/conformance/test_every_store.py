@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from checked_stores import EMBEDDED, Checked
 
-from effectlog import commands as c
-from effectlog.rows import NewRun
+from effectlog.store import commands as c
 from effectlog.store.protocol import RunFilter
+from effectlog.store.rows import NewRun
 from effectlog.testing.conformance import GUARANTEES, check_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from effectlog.rows import StoredRun
+    from effectlog.store.rows import StoredRun
 
 
 @pytest.mark.parametrize("name", EMBEDDED)

@@ -11,9 +11,9 @@ import crash_tasks
 from crash_tasks import pause, say
 
 from effectlog import EffectLog
-from effectlog import commands as c
 from effectlog.steps import Invoke
-from effectlog.store import sqlite
+from effectlog.store import commands as c
+from effectlog.store.sqlite import store as sqlite
 
 
 def _holds(commands: Any, kind: type, outcome: c.RequestOutcome | None = None) -> bool:

@@ -20,7 +20,7 @@ from effectlog.clients.stripe import request_options
 from effectlog.context import Request, place
 from effectlog.contract import EXAMPLE_OPERATION_ID, Destination
 from effectlog.destinations import CHECKOUT_COM, SES, SQUARE, STRIPE
-from effectlog.rows import RequestClock
+from effectlog.store.rows import RequestClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,10 +8,10 @@ import time
 from typing import Any
 
 from effectlog import EffectLog, Run
-from effectlog import commands as c
 from effectlog.keys import fingerprints, operation_id
 from effectlog.registry import declared_effect
-from effectlog.rows import RequestClock
+from effectlog.store import commands as c
+from effectlog.store.rows import RequestClock
 
 GHOST = f"{0x90057:032x}"
 """An owner's name, as effectlog makes them."""

@@ -11,9 +11,9 @@ from typing import Any
 import matrix_tasks
 
 from effectlog import EffectLog
-from effectlog import commands as c
-from effectlog.store import sqlite
-from effectlog.stores import resolve_store
+from effectlog.store import commands as c
+from effectlog.store.resolve import resolve_store
+from effectlog.store.sqlite import store as sqlite
 
 
 class Stop:

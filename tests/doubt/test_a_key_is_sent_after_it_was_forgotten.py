@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from effectlog import Applied, EffectLog, Retry, Run, durable_task, effect, operation_id
-from effectlog import commands as c
 from effectlog.contract import FOREVER, Destination
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store import commands as c
+from effectlog.store.sqlite.store import SqliteStore
 from effectlog.testing.clock import MovableClock
 
 HOUR = 3600.0

@@ -22,7 +22,7 @@ from effectlog import (
     operation_id,
 )
 from effectlog.contract import Destination
-from effectlog.store.flock import liveness_beside
+from effectlog.store.sqlite.liveness import liveness_beside
 
 LostError = ConnectionResetError
 pytestmark = pytest.mark.paced

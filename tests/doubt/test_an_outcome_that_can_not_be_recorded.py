@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from effectlog import EffectLog, Retry, durable_task, effect, entries, operation_id
-from effectlog import commands as c
 from effectlog.errors import StoreError
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store import commands as c
+from effectlog.store.sqlite.store import SqliteStore
 from effectlog.testing.destinations import KINDS, CountingDestination, send
 
 url = ""

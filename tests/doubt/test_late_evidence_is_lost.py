@@ -12,7 +12,7 @@ import pytest
 from ghost import Ghost, paused
 
 from effectlog import Applied, EffectLog, NotApplied, NotInDoubt, Retry, Run, durable_task, effect
-from effectlog import commands as c
+from effectlog.store import commands as c
 
 
 class Scene:

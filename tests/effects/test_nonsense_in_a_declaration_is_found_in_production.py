@@ -9,7 +9,7 @@ import pytest
 
 from effectlog import ConfigurationError, EffectLog, Retry, durable_task, effect
 from effectlog.clients.failures import NOT_SENT_HTTPX
-from effectlog.rows import NewRun
+from effectlog.store.rows import NewRun
 
 ANY: Any = "a text where something else is wanted"
 

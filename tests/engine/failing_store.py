@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from effectlog.commands import Command, Outcome
+from effectlog.store.commands import Command, Outcome
 from effectlog.store.protocol import Apply
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite.store import SqliteStore
 
 
 class FailingStore(SqliteStore):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from effectlog import EffectLog, Retry, StoreError, durable_task, effect
-from effectlog import commands as c
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store import commands as c
+from effectlog.store.sqlite.store import SqliteStore
 
 calls: list[str] = []
 

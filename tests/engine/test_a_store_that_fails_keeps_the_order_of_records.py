@@ -10,7 +10,7 @@ from failing_store import FailingStore, holds
 from whole_records import whole_records
 
 from effectlog import EffectLog, Retry, StoreError, durable_task, effect
-from effectlog.commands import Command, StartEffect
+from effectlog.store.commands import Command, StartEffect
 
 calls: list[str] = []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from effectlog import EffectLog
-from effectlog import commands as c
+from effectlog.store import commands as c
 
 THREADS, ROUNDS, EACH = 4, 150, 50
 

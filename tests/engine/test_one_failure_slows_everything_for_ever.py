@@ -8,7 +8,7 @@ import pytest
 from failing_store import FailingStore
 
 from effectlog import EffectLog, StoreClosed, StoreError, durable_task
-from effectlog import commands as c
+from effectlog.store import commands as c
 
 
 @durable_task

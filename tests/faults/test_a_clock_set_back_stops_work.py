@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from effectlog import EffectLog, Retry, RunFailed, RunState, durable_task
-from effectlog import commands as c
 from effectlog.clock import SystemClock
 from effectlog.model import AttemptOutcome
-from effectlog.rows import NewRun
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store import commands as c
+from effectlog.store.rows import NewRun
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

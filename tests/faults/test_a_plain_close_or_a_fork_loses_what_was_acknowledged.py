@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from effectlog import ConfigurationError, EffectLog, StoreError, StoreRefused, durable_task
-from effectlog.store.sqlite_guard import HAS_OFD_LOCKS
+from effectlog.store.sqlite.file_guard import HAS_OFD_LOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

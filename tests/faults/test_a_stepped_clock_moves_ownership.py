@@ -11,8 +11,8 @@ import pytest
 
 from effectlog import AttemptOutcome, EffectLog, Retry, durable_task, effect
 from effectlog.clock import SystemClock
-from effectlog.store.flock import NoLiveness
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite.liveness import NoLiveness
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from effectlog import EffectLog, RunState, durable_task, effect
-from effectlog import commands as c
-from effectlog.rows import NewRun
+from effectlog.store import commands as c
 from effectlog.store.protocol import TAKES_NO_WRITES
-from effectlog.store.sqlite import SqliteStore
-from effectlog.store.sqlite_errors import translated
+from effectlog.store.rows import NewRun
+from effectlog.store.sqlite.errors import translated
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

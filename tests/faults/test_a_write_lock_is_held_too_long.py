@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from effectlog import EffectLog, Retry, StoreError, durable_task, effect
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

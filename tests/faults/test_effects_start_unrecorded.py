@@ -24,7 +24,7 @@ from effectlog import (
     effect,
     entries,
 )
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     import sqlite3

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from effectlog import EffectLog, Retry, durable_task, effect
-from effectlog import commands as c
 from effectlog.keys import operation_id
 from effectlog.model import AttemptOutcome, Policy, RunState
-from effectlog.rows import NewRun, RequestClock
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store import commands as c
+from effectlog.store.rows import NewRun, RequestClock
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path

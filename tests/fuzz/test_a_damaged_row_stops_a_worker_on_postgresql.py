@@ -14,7 +14,7 @@ import pytest
 from test_a_damaged_row_stops_the_worker import all_explained
 
 from effectlog import EffectLog
-from effectlog.store.postgres import PostgresStore
+from effectlog.store.postgres.store import PostgresStore
 
 VALUES = {
     "text": ("cut {", "", None),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from effectlog.store.postgres import PostgresStore
+from effectlog.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from effectlog import commands as c
 from effectlog.model import Policy
-from effectlog.rows import NewRun, RequestClock
+from effectlog.store import commands as c
+from effectlog.store.rows import NewRun, RequestClock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from effectlog.store.postgres import PostgresStore
+from effectlog.store.postgres.store import PostgresStore
 
 
 async def hold(url: str, schema: str, owner: str, *, fork: bool) -> None:

@@ -17,8 +17,8 @@ from asyncpg import Record
 from paused_shop import charges, ends_at_once, may_return, one_at_a_time, waits_at_a
 
 from effectlog import EffectLog
-from effectlog.store.postgres import PostgresStore
-from effectlog.store.postgres_batch import Batch
+from effectlog.store.postgres.batch import Batch
+from effectlog.store.postgres.store import PostgresStore
 
 URL, POINT, LEASE, PATIENCE = *sys.argv[1:3], *map(float, sys.argv[3:])
 STATEMENT, HOW = POINT.split(":")

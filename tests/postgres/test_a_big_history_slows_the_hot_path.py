@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from effectlog.store.postgres_schema import statements_for
+from effectlog.store.postgres.schema import statements_for
 
 if TYPE_CHECKING:
-    from effectlog.store.postgres import PostgresStore
+    from effectlog.store.postgres.store import PostgresStore
 
 ENDED, PENDING = 50_000, 5_000
 FILL = """

@@ -11,10 +11,10 @@ import pytest
 from helpers import create, do, finish, new_run, running, start
 from postgres_server import Server
 
-from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.model import EffectState
-from effectlog.store.postgres import PostgresStore
+from effectlog.store import commands as c
+from effectlog.store.postgres.store import PostgresStore
 from effectlog.store.protocol import RunFilter
 
 

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 import pytest
 from postgres_server import Server, missing
 
-from effectlog import commands as c
 from effectlog.codec import JsonCodec
-from effectlog.rows import NewRun
-from effectlog.store.postgres import PostgresStore
+from effectlog.store import commands as c
+from effectlog.store.postgres.store import PostgresStore
+from effectlog.store.rows import NewRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from effectlog.rows import StoredRun
+    from effectlog.store.rows import StoredRun
 
 PROGRAM = Path(__file__).parent / "host_program.py"
 LEASE = 2.0

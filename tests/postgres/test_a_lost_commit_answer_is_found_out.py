@@ -10,12 +10,12 @@ import pytest
 from helpers import create, do, finish, new_run, psql, running, start, until
 from proxy import Proxy
 
-from effectlog import commands as c
-from effectlog.store.postgres import PostgresStore
+from effectlog.store import commands as c
+from effectlog.store.postgres.store import PostgresStore
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
-    from effectlog.rows import NewRun
+    from effectlog.store.rows import NewRun
 
 
 async def _warm(store: PostgresStore) -> None:

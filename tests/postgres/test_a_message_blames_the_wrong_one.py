@@ -10,9 +10,9 @@ import pytest
 from helpers import create, do, new_run, psql
 from postgres_server import Server
 
-from effectlog import commands as c
 from effectlog.errors import StoreError
-from effectlog.store.postgres import PostgresStore
+from effectlog.store import commands as c
+from effectlog.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ import pytest
 from helpers import create, do, finish, new_run, running, start
 from postgres_server import Server
 
-from effectlog import commands as c
-from effectlog.store.postgres import PostgresStore
+from effectlog.store import commands as c
+from effectlog.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from helpers import claim, create, do, finish, new_run, psql, running, start
 
-from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.model import RunState
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from effectlog.store.postgres import PostgresStore
+    from effectlog.store.postgres.store import PostgresStore
 
 
 async def _keep_locked(connection: asyncpg.Connection, schema: str, run_id: str) -> None:

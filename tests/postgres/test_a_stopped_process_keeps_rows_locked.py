@@ -12,13 +12,13 @@ from paused_shop import ends_at_once, one_at_a_time, waits_at_a
 from stopping import stopping
 
 from effectlog import EffectLog, StoreError
-from effectlog.store.postgres_stalled import KEEPS_A_RUN
+from effectlog.store.postgres.stalled import KEEPS_A_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from effectlog.store.postgres import PostgresStore
-    from effectlog.store.postgres_connections import Connection
+    from effectlog.store.postgres.connections import Connection
+    from effectlog.store.postgres.store import PostgresStore
 
 LEASE = 1.5
 TASKS = [waits_at_a, ends_at_once, one_at_a_time]

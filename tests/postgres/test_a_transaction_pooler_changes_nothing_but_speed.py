@@ -13,8 +13,8 @@ import pytest
 from helpers import create, do, finish, new_run, running, start
 from postgres_server import free_port, missing, quiet, run_as, scratch_folder
 
-from effectlog import commands as c
-from effectlog.store.postgres import PostgresStore
+from effectlog.store import commands as c
+from effectlog.store.postgres.store import PostgresStore
 from effectlog.testing.conformance import GUARANTEES, check_store
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import shop
 from helpers import psql
 
 from effectlog import EffectLog, StoreRefused, current_transaction, durable_task, effect
-from effectlog.store.postgres import PostgresStore
+from effectlog.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,7 @@ from helpers import psql, until
 
 from effectlog import EffectLog, durable_task, effect
 from effectlog.cli.examination import examine
-from effectlog.store import postgres_session
+from effectlog.store.postgres import session as postgres_session
 
 if TYPE_CHECKING:
     import pytest

@@ -6,7 +6,7 @@ import pytest
 from proxy import Proxy
 
 from effectlog import EffectLog, durable_task
-from effectlog.store.postgres import PostgresStore
+from effectlog.store.postgres.store import PostgresStore
 
 
 @durable_task(name="asked twice")

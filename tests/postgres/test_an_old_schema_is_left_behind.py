@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from helpers import create, new_run, psql
 
-from effectlog import commands as c
+from effectlog.store import commands as c
 from effectlog.store import statements
-from effectlog.store.postgres import PostgresStore
+from effectlog.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     import pytest
@@ -21,7 +21,7 @@ async def test_a_schema_of_the_first_version_is_brought_up_to_date(
     store = PostgresStore(postgres_url, schema=postgres_schema)
     with monkeypatch.context() as before:
         before.setattr(
-            "effectlog.store.postgres_schema.migrations", lambda dialect: statements.migrations(dialect)[:1]
+            "effectlog.store.postgres.schema.migrations", lambda dialect: statements.migrations(dialect)[:1]
         )
         await store.open()
         await store.apply([create(run)])

@@ -12,10 +12,10 @@ import pytest
 from helpers import create, do, new_run, psql, running
 from postgres_server import Server, free_port
 
-from effectlog import commands as c
 from effectlog.errors import ConfigurationError, EffectLogWarning, StoreRefused
 from effectlog.model import RunState
-from effectlog.store.postgres import PostgresStore
+from effectlog.store import commands as c
+from effectlog.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

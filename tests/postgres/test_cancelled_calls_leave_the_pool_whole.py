@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from helpers import create, do, new_run, psql, running, start
 
-from effectlog import commands as c
 from effectlog.errors import StoreClosed, StoreError
 from effectlog.model import RunState
+from effectlog.store import commands as c
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from effectlog.store.postgres import PostgresStore
+    from effectlog.store.postgres.store import PostgresStore
 
     OpenStore = Callable[..., Awaitable[PostgresStore]]
 

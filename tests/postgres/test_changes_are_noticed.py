@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from helpers import create, new_run, psql, running, start, until
 
-from effectlog import commands as c
-from effectlog.store import postgres
+from effectlog.store import commands as c
+from effectlog.store.postgres import store as postgres
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     import pytest
 
-    from effectlog.store.postgres import PostgresStore
+    from effectlog.store.postgres.store import PostgresStore
 
     OpenStore = Callable[..., Awaitable[PostgresStore]]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from helpers import create, do, new_run
 
-from effectlog import commands as c
 from effectlog.model import AttemptOutcome, RunState
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from effectlog.store.postgres import PostgresStore
+    from effectlog.store.postgres.store import PostgresStore
 
     OpenStore = Callable[..., Awaitable[PostgresStore]]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from helpers import create, do, new_run
 
-from effectlog import commands as c
 from effectlog.errors import StoreError, StoreRefused
-from effectlog.store import postgres_rehearsal
+from effectlog.store import commands as c
+from effectlog.store.postgres import dry_run as postgres_rehearsal
 from effectlog.store.probe import prove
 from effectlog.store.protocol import RunFilter
 from effectlog.testing.conformance import GUARANTEES, check_store
@@ -17,9 +17,9 @@ from effectlog.testing.conformance import GUARANTEES, check_store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from effectlog.rows import StoredRun
-    from effectlog.store.postgres import PostgresStore
-    from effectlog.store.rehearsal import Stage
+    from effectlog.store.dry_run import Stage
+    from effectlog.store.postgres.store import PostgresStore
+    from effectlog.store.rows import StoredRun
 
 
 @pytest.mark.timeout(180)

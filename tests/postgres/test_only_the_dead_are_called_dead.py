@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 from helpers import claim, do, psql, running, start, until
 
-from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.model import AttemptOutcome, RunState
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from effectlog.store.postgres import PostgresStore
+    from effectlog.store.postgres.store import PostgresStore
 
     OpenStore = Callable[..., Awaitable[PostgresStore]]
 
@@ -99,7 +99,7 @@ async def test_a_process_that_lost_its_session_is_alive_while_the_system_sees_it
 
 async def _end_owner_sessions(url: str, store: PostgresStore, owner: str) -> None:
     """End the server process that holds the owner's lock, as a network that forgot the connection would."""
-    from effectlog.store.postgres_schema import owner_key
+    from effectlog.store.postgres.schema import owner_key
 
     key = owner_key(store._schema, owner)
     async with psql(url) as connection:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from helpers import create, do, new_run
 
-from effectlog import commands as c
 from effectlog.model import AttemptOutcome, RunState
+from effectlog.store import commands as c
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from effectlog.store.postgres import PostgresStore
+    from effectlog.store.postgres.store import PostgresStore
 
 CLIENTS = 4
 KEYS = 1000

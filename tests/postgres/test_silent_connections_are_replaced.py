@@ -12,8 +12,8 @@ from helpers import create, do, finish, new_run, running, start, until
 from proxy import Proxy
 
 from effectlog import EffectLog, durable_task
-from effectlog import commands as c
-from effectlog.store.postgres import PostgresStore
+from effectlog.store import commands as c
+from effectlog.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,15 +16,15 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from effectlog import commands as c
 from effectlog.errors import ConfigurationError
 from effectlog.model import EffectState
+from effectlog.store import commands as c
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from effectlog.store.postgres import PostgresStore
+    from effectlog.store.postgres.store import PostgresStore
 
 
 class RolledBackError(Exception):

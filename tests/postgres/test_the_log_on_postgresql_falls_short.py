@@ -14,7 +14,7 @@ import shop
 from helpers import psql
 
 from effectlog import Applied, EffectLog, EffectState, RunHeld, RunState, StoreError
-from effectlog.store.postgres import PostgresStore
+from effectlog.store.postgres.store import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from helpers import create, do, finish, new_run, running, start
 
-from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
-from effectlog.rows import NewRun
+from effectlog.store import commands as c
+from effectlog.store.rows import NewRun
 
 if TYPE_CHECKING:
-    from effectlog.store.postgres import PostgresStore
+    from effectlog.store.postgres.store import PostgresStore
 
 ODD = "quote ' double \" back \\ percent % brace {batch} emoji \U0001f9fe right-to-left \u202e combining e\u0301 \x01\x1f"
 

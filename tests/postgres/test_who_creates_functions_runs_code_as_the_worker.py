@@ -19,8 +19,9 @@ import shop
 from helpers import psql
 
 from effectlog import EffectLog, current_transaction, durable_task, effect
-from effectlog.store import postgres_effects, postgres_within
-from effectlog.store.postgres_schema import statements_for
+from effectlog.store.postgres import caller_transaction as postgres_within
+from effectlog.store.postgres import effect_transaction as postgres_effects
+from effectlog.store.postgres.schema import statements_for
 from effectlog.store.statements import migrations, statements
 
 if TYPE_CHECKING:

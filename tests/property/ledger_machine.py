@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from effectlog import commands as c
 from effectlog.model import AttemptOutcome, EffectState, Policy, RunState
-from effectlog.rows import NewRun, RequestClock
-from effectlog.store import sqlite_file
-from effectlog.store.sqlite_apply import apply_batch, load_runs
-from effectlog.store.sqlite_live import LiveRuns
+from effectlog.store import commands as c
+from effectlog.store.rows import NewRun, RequestClock
+from effectlog.store.sqlite import file as sqlite_file
+from effectlog.store.sqlite.apply import apply_batch, load_runs
+from effectlog.store.sqlite.running_runs import LiveRuns
 from effectlog.testing.clock import MovableClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from effectlog.rows import EffectRow, StoredRun
+    from effectlog.store.rows import EffectRow, StoredRun
 
 RUN = "run"
 KEYS = ["charge", "charge", "charge", "mail"]

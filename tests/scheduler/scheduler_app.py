@@ -14,18 +14,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from effectlog import (
-    EffectLog,
-    Retry,
-    Run,
-    commands,
-    current_attempt,
-    durable_task,
-    effect,
-    operation_id,
-    upkeep,
-)
-from effectlog.store.sqlite import SqliteStore
+from effectlog import EffectLog, Retry, Run, current_attempt, durable_task, effect, operation_id, upkeep
+from effectlog.store import commands
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

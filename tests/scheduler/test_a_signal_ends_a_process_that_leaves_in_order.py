@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CLOSING = """
 import asyncio, os, signal, sys, time
 from effectlog import EffectLog
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite.store import SqliteStore
 
 class Closing(SqliteStore):
     async def close(self):

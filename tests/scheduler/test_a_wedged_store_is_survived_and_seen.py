@@ -11,8 +11,8 @@ import pytest
 from scheduler_app import quick
 
 from effectlog import AttemptOutcome, EffectLog, RunState, durable_task
-from effectlog import commands as c
 from effectlog.model import ErrorInfo
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from scheduler_processes import Field

@@ -17,7 +17,7 @@ from effectlog import (
     NoSubscriber,
     durable_task,
 )
-from effectlog import commands as c
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from scheduler_processes import Field

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from effectlog import EffectLog, Retry, RunFailed, RunNotFound, durable_task
-from effectlog.rows import StoredSummary
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.rows import StoredSummary
+from effectlog.store.sqlite.store import SqliteStore
 
 WAITERS = 300
 go = asyncio.Event()

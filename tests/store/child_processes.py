@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from effectlog.store import flock
+from effectlog.store.sqlite import liveness as flock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,10 @@ def wait():
 """
 
 STORE = """
-from effectlog import commands as c
+from effectlog.store import commands as c
 from effectlog.errors import StoreClosed
-from effectlog.rows import NewRun
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.rows import NewRun
+from effectlog.store.sqlite.store import SqliteStore
 """
 
 LIVENESS = f"""

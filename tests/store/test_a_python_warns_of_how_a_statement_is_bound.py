@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite.store import SqliteStore
 from effectlog.store.statements import statements
 from effectlog.testing.clock import MovableClock
 from effectlog.testing.conformance import check_store

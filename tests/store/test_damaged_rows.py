@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.model import Policy
-from effectlog.rows import NewRun, RequestClock
+from effectlog.store import commands as c
 from effectlog.store.protocol import RunFilter
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.rows import NewRun, RequestClock
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path

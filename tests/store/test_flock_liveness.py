@@ -14,7 +14,7 @@ import pytest
 from child_processes import LIVENESS, children
 
 from effectlog.errors import StoreError
-from effectlog.store.flock import FlockLiveness, NoLiveness, liveness_beside
+from effectlog.store.sqlite.liveness import FlockLiveness, NoLiveness, liveness_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

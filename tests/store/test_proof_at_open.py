@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from effectlog import commands as c
 from effectlog.errors import StoreRefused
-from effectlog.rows import NewRun
+from effectlog.store import commands as c
 from effectlog.store.probe import prove
 from effectlog.store.protocol import RunFilter
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.rows import NewRun
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from effectlog.store.rehearsal import Stage
+    from effectlog.store.dry_run import Stage
 
 
 class Counting(SqliteStore):

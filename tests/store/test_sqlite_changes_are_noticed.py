@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from effectlog.store import file_writes, sqlite_watch
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite import change_watch as sqlite_watch
+from effectlog.store.sqlite import inotify as file_writes
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

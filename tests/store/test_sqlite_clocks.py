@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from effectlog import clock as clock_module
-from effectlog import commands as c
-from effectlog.rows import NewRun
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store import commands as c
+from effectlog.store.rows import NewRun
+from effectlog.store.sqlite.store import SqliteStore
 from effectlog.testing.clock import MovableClock
 
 if TYPE_CHECKING:

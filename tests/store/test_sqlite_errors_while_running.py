@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from effectlog import commands as c
 from effectlog.errors import StoreClosed, StoreError
-from effectlog.rows import NewRun
+from effectlog.store import commands as c
 from effectlog.store.protocol import RunFilter
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.rows import NewRun
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -101,7 +101,7 @@ async def test_a_cancelled_caller_leaves_no_transaction_open(store: SqliteStore,
 
 
 async def test_a_run_is_read_as_of_one_moment(store: SqliteStore, tmp_path: Path) -> None:
-    from effectlog.store.sqlite_reads import _snapshot
+    from effectlog.store.sqlite.reads import _snapshot
 
     await store.apply([create("run")])
     seen = []

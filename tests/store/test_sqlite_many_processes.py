@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from child_processes import STORE, children
 
 from effectlog.store.protocol import RunFilter
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path

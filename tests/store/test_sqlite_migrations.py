@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from effectlog import commands as c
 from effectlog.errors import StoreRefused
-from effectlog.rows import NewRun
-from effectlog.store import sqlite_file, statements
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store import commands as c
+from effectlog.store import statements
+from effectlog.store.rows import NewRun
+from effectlog.store.sqlite import file as sqlite_file
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,7 +151,7 @@ async def test_the_database_refuses_what_wrong_code_could_write(tmp_path: Path, 
     import uuid
 
     from effectlog.model import AttemptOutcome, Policy, RunState
-    from effectlog.rows import RequestClock
+    from effectlog.store.rows import RequestClock
 
     path = tmp_path / "effectlog.db"
     await fill(path)

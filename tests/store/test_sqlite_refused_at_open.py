@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from effectlog.errors import StoreRefused
-from effectlog.store import sqlite_file
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store.sqlite import file as sqlite_file
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path

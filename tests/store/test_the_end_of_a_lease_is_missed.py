@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from effectlog import EffectLog, durable_task
-from effectlog import commands as c
-from effectlog.rows import NewRun
-from effectlog.store.postgres import PostgresStore
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store import commands as c
+from effectlog.store.postgres.store import PostgresStore
+from effectlog.store.rows import NewRun
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from effectlog import EffectLog, durable_task
-from effectlog import commands as c
 from effectlog.errors import StoreError
-from effectlog.store.flock import liveness_beside
-from effectlog.store.sqlite import SqliteStore
+from effectlog.store import commands as c
+from effectlog.store.sqlite.liveness import liveness_beside
+from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry import trace
 
 from effectlog import EffectLog, Retry, durable_task, effect
-from effectlog import commands as c
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     import pytest

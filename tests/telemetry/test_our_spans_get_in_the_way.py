@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from effectlog import EffectLog, durable_task, effect
-from effectlog.store import sqlite
+from effectlog.store.sqlite import store as sqlite
 
 if TYPE_CHECKING:
     import pytest

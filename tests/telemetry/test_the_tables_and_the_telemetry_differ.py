@@ -21,7 +21,7 @@ from effectlog import (
     effect,
     telemetry,
 )
-from effectlog import commands as c
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from telemetry_seen import Seen

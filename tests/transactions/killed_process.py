@@ -11,8 +11,8 @@ from callers import AWAITED
 from orders import is_postgres, set_hook, ship, task_for
 
 from effectlog import EffectLog
-from effectlog.store.postgres_effects import OpenTransaction as PostgresTransaction
-from effectlog.store.sqlite_within import OpenTransaction as SqliteTransaction
+from effectlog.store.postgres.effect_transaction import OpenTransaction as PostgresTransaction
+from effectlog.store.sqlite.transactions import OpenTransaction as SqliteTransaction
 
 
 def die(*_: Any) -> None:

@@ -13,7 +13,7 @@ from callers import AWAITED, BLOCKING, RolledBackError, from_asyncpg, from_sqlit
 from orders import is_postgres, orders, ship
 
 from effectlog import ConfigurationError, EffectLog, IdempotencyConflict, StoreError, durable_task
-from effectlog import commands as c
+from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from pathlib import Path

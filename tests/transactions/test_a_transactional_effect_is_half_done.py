@@ -23,9 +23,9 @@ from effectlog import (
     durable_task,
     effect,
 )
-from effectlog import commands as c
-from effectlog.store.postgres_effects import OpenTransaction as PostgresTransaction
-from effectlog.store.sqlite_within import OpenTransaction as SqliteTransaction
+from effectlog.store import commands as c
+from effectlog.store.postgres.effect_transaction import OpenTransaction as PostgresTransaction
+from effectlog.store.sqlite.transactions import OpenTransaction as SqliteTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,8 @@ from effectlog import EffectConflict, effect
 from effectlog.journal import Answer, answer
 from effectlog.model import EffectState, Policy
 from effectlog.registry import declared_effect
-from effectlog.rows import EffectRow
 from effectlog.spec import EffectCall
+from effectlog.store.rows import EffectRow
 
 STARTED, COMPLETED, FAILED = EffectState.STARTED, EffectState.COMPLETED, EffectState.FAILED
 

@@ -14,7 +14,7 @@ from effectlog import Destination, effect
 from effectlog.doubt import Decision, Hold, LookUp, Resend, Wait, age, decide, in_flight_again, look_up_again
 from effectlog.model import Policy
 from effectlog.registry import declared_effect
-from effectlog.rows import EffectRow, RequestClock
+from effectlog.store.rows import EffectRow, RequestClock
 
 HOUR = 3600.0
 CONTRACT = Destination("shop", retention=timedelta(hours=24), margin=timedelta(hours=1))

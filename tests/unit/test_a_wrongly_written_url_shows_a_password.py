@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from effectlog.cli import _effectlog
 from effectlog.errors import ConfigurationError
-from effectlog.store.postgres_url import parse_url
+from effectlog.store.url import parse_url
 
 PARTS = ("hun", "ter")
 

@@ -10,16 +10,16 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from effectlog import commands as c
 from effectlog.model import AttemptOutcome, Policy, RunState
-from effectlog.rows import NewRun, RequestClock
+from effectlog.store import commands as c
+from effectlog.store.rows import NewRun, RequestClock
 from effectlog.testing.conformance.expectations import GuaranteeBroken, accepted, equal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from effectlog.rows import EffectRow, RunRow, StoredRun
     from effectlog.store.protocol import Store
+    from effectlog.store.rows import EffectRow, RunRow, StoredRun
 
 LEASE = 60.0
 """A lease, in seconds, that does not lapse while a guarantee is tried."""

@@ -6,9 +6,9 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.model import RunState
+from effectlog.store import commands as c
 from effectlog.testing.conformance.expectations import accepted, equal, expect
 from effectlog.testing.conformance.guarantee import Topic
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from effectlog import commands as c
 from effectlog.model import EffectState, ErrorInfo, Policy, RunState
-from effectlog.rows import RequestClock
+from effectlog.store import commands as c
+from effectlog.store.rows import RequestClock
 from effectlog.testing.conformance.expectations import accepted, equal, expect, expect_refused
 from effectlog.testing.conformance.guarantee import Topic
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from effectlog import commands as c
 from effectlog.model import AttemptOutcome, EffectState, Policy, RunState
+from effectlog.store import commands as c
 from effectlog.testing.conformance.expectations import equal, expect, expect_refused
 from effectlog.testing.conformance.guarantee import Topic
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from effectlog.commands import Refused
+from effectlog.store.commands import Refused
 
 if TYPE_CHECKING:
-    from effectlog.commands import Outcome, Refusal
+    from effectlog.store.commands import Outcome, Refusal
 
 T = TypeVar("T")
 

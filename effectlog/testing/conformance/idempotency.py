@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from effectlog import commands as c
+from effectlog.store import commands as c
 from effectlog.testing.conformance.expectations import accepted, equal, expect
 from effectlog.testing.conformance.guarantee import Topic
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from effectlog import commands as c
 from effectlog.model import AttemptOutcome, RunState
+from effectlog.store import commands as c
 from effectlog.testing.conformance.bench import LEASE
 from effectlog.testing.conformance.expectations import accepted, equal, expect, expect_refused
 from effectlog.testing.conformance.guarantee import Topic

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from effectlog import commands as c
 from effectlog.model import RunState
-from effectlog.rows import UnsettledEffect
+from effectlog.store import commands as c
 from effectlog.store.protocol import Due, RunFilter
+from effectlog.store.rows import UnsettledEffect
 from effectlog.testing.conformance.expectations import accepted, equal, expect
 from effectlog.testing.conformance.guarantee import Topic
 
 if TYPE_CHECKING:
-    from effectlog.rows import StoredSummary
+    from effectlog.store.rows import StoredSummary
     from effectlog.testing.conformance.bench import Bench
 
 topic = Topic("reads")

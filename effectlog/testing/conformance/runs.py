@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from effectlog import commands as c
 from effectlog.errors import StoreError
 from effectlog.model import AttemptOutcome, ErrorInfo, Policy, RunState
+from effectlog.store import commands as c
 from effectlog.testing.conformance.expectations import accepted, equal, expect, expect_refused
 from effectlog.testing.conformance.guarantee import Topic
 

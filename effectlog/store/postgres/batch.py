@@ -1,0 +1,150 @@
+"""The working set of one PostgreSQL transaction: the rows it locked and loaded, and writing them back.
+
+Everything is set-based: one statement a kind, whatever the size. The invariant: a transaction never
+waits for a run that somebody else has locked; such a run is *blocked*, and nothing is done.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from effectlog.model import RunState
+from effectlog.store import columns as mapping
+from effectlog.store.postgres.errors import LostRaceError
+from effectlog.store.postgres.schema import lock_key, owner_key
+from effectlog.store.rules.working_set import Pages
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from effectlog.store.postgres.connections import Querying
+    from effectlog.store.rows import EffectRow
+    from effectlog.store.rules.working_set import IdempotencyKey, Needs
+
+LEASE_CLOCK = "server"
+"""Leases are in the server's wall clock, which a restart or a promotion does not change."""
+
+
+class BlockedError(Exception):
+    """Somebody else's transaction holds these runs' rows. Nothing was done."""
+
+    def __init__(self, run_ids: frozenset[str]) -> None:
+        super().__init__(", ".join(sorted(run_ids)))
+        self.run_ids = run_ids
+
+
+class Batch:
+    """The working set of one transaction, and the statements that fill and flush it."""
+
+    def __init__(
+        self, connection: Querying, sql: Mapping[str, str], schema: str, *, locking: bool = True
+    ) -> None:
+        self.connection = connection
+        self.sql = sql
+        self._schema = schema
+        self._lock = "lock_runs" if locking else "see_runs"
+        self.pages = Pages(now=0.0, lease_now=0.0, lease_clock=LEASE_CLOCK)
+        self.wrote = False
+        self.news = False
+        """Something changed that other processes may be waiting for."""
+
+    async def fetch(self, statement: str, *args: Any) -> list[Any]:
+        return await self.connection.fetch(self.sql[statement], *args)
+
+    async def write(self, statement: str, *args: Any) -> list[Any]:
+        self.wrote = True
+        return await self.fetch(statement, *args)
+
+    async def write_rows(self, statement: str, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        """Write many rows by one statement that takes an array for each column."""
+        return await self.write(statement, *zip(*rows, strict=True))
+
+    # --- locking and loading ---------------------------------------------------------------------
+
+    async def lock_limits(self, names: Iterable[str]) -> None:
+        """Keep other claimers away from these limited tasks until the end of the transaction."""
+        keys = [lock_key(self._schema, "limit", name) for name in names]
+        if keys:
+            await self.fetch("advisory_locks", keys)
+
+    async def without_lock(self, owners: Iterable[str]) -> frozenset[str]:
+        """Those owners whose session lock is free, and stays so until the end of the transaction."""
+        asked = sorted(owners)
+        rows = await self.fetch("lock_owners", [owner_key(self._schema, owner) for owner in asked])
+        return frozenset(owner for owner, (free,) in zip(asked, rows, strict=True) if free)
+
+    async def lock_runs(self, run_ids: Iterable[str]) -> set[str]:
+        """Lock and load the runs that nobody else has locked; returns the others. Reads the clocks."""
+        wanted = set(run_ids)
+        rows = await self.fetch(self._lock, sorted(wanted))
+        # The last row was returned after all of them were locked: a wait must not lengthen a lease.
+        self.pages.now = self.pages.lease_now = max(row[17] for row in rows)
+        present = {row[0]: tuple(row)[:17] for row in rows if row[0] is not None}
+        for run in mapping.readable(mapping.run_from, present.values()):
+            self.pages.runs[run.id] = run
+        return wanted - present.keys()
+
+    async def load(self, wanted: Needs) -> None:
+        """Lock the runs and load the rest; raises BlockedError if a run is locked elsewhere."""
+        missing = await self.lock_runs(wanted.runs)
+        if missing:
+            blocked = frozenset(row[0] for row in await self.fetch("existing_runs", sorted(missing)))
+            if blocked:
+                raise BlockedError(blocked)
+        if wanted.effects:
+            rows = await self.fetch("load_effects", *zip(*wanted.effects, strict=True))
+            self._keep_effects(mapping.effect_from(tuple(row)) for row in rows)
+        unsettled_of = self.pages.need_unsettled(wanted)
+        if unsettled_of:
+            rows = await self.fetch("load_unsettled", sorted(unsettled_of))
+            self._keep_effects(mapping.readable(mapping.effect_from, map(tuple, rows)))
+        await self.load_keys(wanted.keys)
+
+    async def load_keys(self, keys: Collection[IdempotencyKey]) -> None:
+        if keys:
+            for row in await self.fetch("load_keys", *zip(*keys, strict=True)):
+                self.pages.keys[row[0], row[1]] = mapping.key_from(row)
+
+    def _keep_effects(self, effects: Iterable[EffectRow]) -> None:
+        for effect in effects:
+            self.pages.effects.setdefault((effect.run_id, effect.key), effect)
+
+    # --- writing back ----------------------------------------------------------------------------
+
+    async def flush(self) -> None:
+        """Write what the ledger changed so far, so that the queries that follow see it."""
+        pages = self.pages
+        self.news = self.news or bool(pages.new_runs) or any(map(self._is_news, pages.changed_runs))
+        await self._flush_keys()
+        if pages.new_runs:
+            await self.write_rows(
+                "insert_run", [mapping.run_insert(run, pages.now) for run in pages.new_runs]
+            )
+        if pages.begun:
+            await self.write_rows("insert_attempt", [mapping.attempt_insert(row) for row in pages.begun])
+        if pages.traced:
+            await self.write_rows("note_trace", pages.traced)
+        if pages.ended:
+            await self.write_rows("end_attempt", [mapping.attempt_end(row) for row in pages.ended])
+        if pages.changed_effects:
+            effects = [mapping.effect_columns(pages.effects[key]) for key in sorted(pages.changed_effects)]
+            await self.write_rows("save_effect", effects)
+        if pages.changed_runs:
+            runs = [mapping.run_update(pages.runs[run_id]) for run_id in sorted(pages.changed_runs)]
+            await self.write_rows("update_run", runs)
+        pages.clear_changes()
+
+    async def _flush_keys(self) -> None:
+        if not self.pages.new_keys:
+            return
+        rows = [
+            (scope, key, json.dumps(row.run_ids), row.fingerprints)
+            for (scope, key), row in self.pages.new_keys
+        ]
+        if len(await self.write_rows("insert_key", rows)) < len(rows):
+            raise LostRaceError("an idempotency key was taken by another process")
+
+    def _is_news(self, run_id: str) -> bool:
+        run = self.pages.runs[run_id]
+        return run.state is not RunState.RUNNING or run.cancel_requested

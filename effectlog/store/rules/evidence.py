@@ -1,0 +1,67 @@
+"""When an effect counts as being executed, and how a late outcome settles one that is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from effectlog.model import EffectState, RunState
+
+if TYPE_CHECKING:
+    from effectlog.store.rows import EffectRow, RunRow, UnsettledEffect
+    from effectlog.store.rules.working_set import Pages
+
+
+def executing_now(run: RunRow, effect: EffectRow | UnsettledEffect) -> bool:
+    """The attempt that owns the run has a request of this effect under way."""
+    return run.state is RunState.RUNNING and run.attempt in effect.executing
+
+
+def returned(executing: tuple[int, ...], attempt: int) -> tuple[int, ...]:
+    """The attempts that still execute a request once this one's has returned."""
+    return () if executing == (attempt,) else tuple(number for number in executing if number != attempt)
+
+
+def succeed(pages: Pages, effect: EffectRow, result: bytes | None, result_error: str | None) -> None:
+    """Make an effect completed; the caller marks the row as changed."""
+    effect.state = EffectState.COMPLETED
+    effect.result = result
+    effect.result_error = result_error
+    effect.finished_at = pages.now
+    effect.error = None
+    effect.open_requests = 0
+
+
+def settle_by_late_outcome(pages: Pages, effect: EffectRow) -> None:
+    """Settle an effect by the value that a fenced-out attempt reported, so that nobody sends it again."""
+    if effect.late_attempt is None or effect.settled_for_good:
+        return
+    problem = None if effect.late_result is not None else "the late outcome could not be encoded"
+    credit(effect, late_outcome_of(effect.late_attempt))
+    succeed(pages, effect, effect.late_result, problem)
+
+
+_LATE = "late outcome of attempt"
+
+
+def late_outcome_of(attempt: int) -> str:
+    """Names the source of an outcome that came after its attempt had lost the run."""
+    return f"{_LATE} {attempt}"
+
+
+def is_late_outcome(source: str) -> bool:
+    """Whether the effect's own function gave the outcome, and nobody else."""
+    return source.startswith(_LATE)
+
+
+def credit(effect: EffectRow, by: str | None) -> None:
+    """Name who settles the effect now, if not its own request; whoever had settled it before stays visible."""
+    if effect.resolved_by is not None and effect.state is not EffectState.COMPLETED:
+        add_evidence(effect, f"settled as not applied by {effect.resolved_by} before")
+    effect.resolved_by = by
+
+
+def add_evidence(effect: EffectRow, text: str | None) -> None:
+    """Keep a line for people to read; a line told again is kept once."""
+    lines = (effect.evidence or "").splitlines()
+    if text and text not in lines:
+        effect.evidence = "\n".join([*lines, text])

@@ -1,0 +1,315 @@
+"""One batch of commands as one SQLite transaction: load what the ledger needs, decide, write back.
+
+Runs on the writer connection's own thread, from ``BEGIN IMMEDIATE`` to ``COMMIT`` without a gap, so no
+cancelled caller can leave a transaction open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from effectlog.store import columns as mapping
+from effectlog.store import commands as c
+from effectlog.store.assemble import claimed_runs, summaries, whole_runs
+from effectlog.store.rules import runs as run_rules
+from effectlog.store.rules.execute import execute
+from effectlog.store.rules.working_set import Needs, Pages, needs
+from effectlog.store.sqlite.bulk_write import write_rows
+from effectlog.store.statements import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from effectlog.clock import Clock
+    from effectlog.store.rows import NewRun, RunRow, StoredRun, StoredSummary
+    from effectlog.store.sqlite.running_runs import LiveRuns
+
+SQL = statements("sqlite")
+
+
+def apply_batch(
+    connection: sqlite3.Connection, clock: Clock, live: LiveRuns, commands: Sequence[c.Command]
+) -> list[c.Outcome]:
+    """Apply the commands in one durable transaction, or none of them."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        outcomes = perform(connection, clock, live, commands)
+        connection.execute("COMMIT")
+    except BaseException:
+        live.forget()
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return outcomes
+
+
+def perform(
+    connection: sqlite3.Connection, clock: Clock, live: LiveRuns, commands: Sequence[c.Command]
+) -> list[c.Outcome]:
+    """Perform the commands in the connection's open transaction."""
+    live.check(connection)
+    wanted = needs(commands)
+    # The clocks are read under the write lock: a wait for it must not lengthen anybody's lease.
+    pages = Pages(now=clock.wall(), lease_now=clock.monotonic(), lease_clock=clock.identity)
+    live.fill(pages, wanted)
+    _load(connection, pages, wanted)
+    outcomes = [_perform(connection, pages, live, command) for command in commands]
+    _flush(connection, pages, live)
+    return outcomes
+
+
+def _perform(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Command) -> c.Outcome:
+    match command:
+        case c.Claim():
+            return _claim(connection, pages, live, command)
+        case c.Purge():
+            return _purge(connection, pages, live, command)
+        case c.Subscribe():
+            rows = [mapping.subscription_insert(subscription) for subscription in command.subscriptions]
+            connection.execute(SQL["remove_subscriptions"], (as_json(command.tasks),))
+            _write(connection, "save_subscription", rows)
+        case c.Beat():
+            row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
+            connection.execute(
+                SQL["save_worker"], (*row, pages.now, command.claimed_at, as_json(command.tasks))
+            )
+        case c.Leave():
+            connection.execute(SQL["remove_worker"], (command.owner,))
+        case _:
+            return execute(pages, command)
+    return c.Done()
+
+
+def _load(connection: sqlite3.Connection, pages: Pages, wanted: Needs) -> None:
+    if wanted.runs:
+        for run in mapping.readable(mapping.run_from, _rows(connection, "load_runs", wanted.runs)):
+            pages.runs[run.id] = run
+    if wanted.effects:
+        for row in _rows(connection, "load_effects", wanted.effects):
+            pages.effects[row[0], row[1]] = mapping.effect_from(row)
+    unsettled_of = pages.need_unsettled(wanted)
+    if unsettled_of:
+        rows = _rows(connection, "load_unsettled", unsettled_of)
+        for effect in mapping.readable(mapping.effect_from, rows):
+            pages.effects.setdefault((effect.run_id, effect.key), effect)
+    if wanted.keys:
+        for row in _rows(connection, "load_keys", wanted.keys):
+            pages.keys[row[0], row[1]] = mapping.key_from(row)
+
+
+def _rows(connection: sqlite3.Connection, statement: str, wanted: Iterable[Any]) -> list[Any]:
+    # Fetched to the end: a statement that is left halfway, by a row that can't be read, would keep its moment open.
+    return connection.execute(SQL[statement], (as_json(wanted),)).fetchall()
+
+
+def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None:
+    if pages.new_runs:
+        _write(connection, "insert_run", [_new_run(run, pages.now) for run in pages.new_runs])
+    if pages.new_keys:
+        keys = [
+            (scope, key, json.dumps(row.run_ids), row.fingerprints) for (scope, key), row in pages.new_keys
+        ]
+        _write(connection, "insert_key", keys)
+    if pages.begun:
+        _write(connection, "insert_attempt", [mapping.attempt_insert(attempt) for attempt in pages.begun])
+    if pages.traced:
+        _write(connection, "note_trace", pages.traced)
+    if pages.ended:
+        _write(connection, "end_attempt", [mapping.attempt_end(attempt) for attempt in pages.ended])
+    if pages.changed_effects:
+        _flush_effects(connection, pages)
+    if pages.changed_runs:
+        updates = [_changed_run(pages.runs[run_id]) for run_id in pages.changed_runs]
+        _write(connection, "update_run", updates)
+    live.written(pages)
+    pages.clear_changes()
+
+
+def _new_run(run: NewRun, now: float) -> mapping.Columns:
+    return (*mapping.run_insert(run, now), run.waits_since)
+
+
+def _changed_run(run: RunRow) -> mapping.Columns:
+    return (*mapping.run_update(run), run.waits_since)
+
+
+def _flush_effects(connection: sqlite3.Connection, pages: Pages) -> None:
+    """Most effects are begun or completed, and of those only the columns that can have changed are written."""
+    begun, completed, other = [], [], []
+    for identity, only_completed in pages.changed_effects.items():
+        effect = pages.effects[identity]
+        if effect.version == 1:
+            begun.append(mapping.effect_insert(effect))
+        elif only_completed:
+            completed.append(mapping.effect_completion(effect))
+        else:
+            other.append(mapping.effect_columns(effect))
+    _write(connection, "insert_effect", begun)
+    _write(connection, "complete_effect", completed)
+    _write(connection, "save_effect", other)
+
+
+def _write(connection: sqlite3.Connection, name: str, rows: Sequence[mapping.Columns]) -> None:
+    write_rows(connection, SQL[name], rows)
+
+
+def _claim(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Claim) -> c.Outcome:
+    # What earlier commands of the batch changed must be seen by the queries below.
+    _flush(connection, pages, live)
+    if command.run_id is None:
+        found = _candidates(connection, pages, command)
+    else:
+        found = [command.run_id] if _fits(connection, command) else []
+    try:
+        with _savepoint(connection):
+            stored = _take(connection, pages, live, command, found)
+    except sqlite3.IntegrityError:
+        stored = _take_apart(connection, pages, live, command, found)
+    live.claimed(stored)
+    return c.Claimed(tuple(stored), pages.now)
+
+
+def _take(
+    connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Claim, found: list[str]
+) -> list[StoredRun]:
+    _load(connection, pages, Needs(runs=set(found) - set(pages.runs)))
+    claimed = run_rules.claim(pages, command, found)
+    first = [attempt for attempt in pages.begun if attempt.number == 1]
+    _flush(connection, pages, live)
+    payloads = _rows(connection, "load_payloads", [run.id for run in claimed]) if claimed else []
+    # Nothing can be recorded of a run before its first attempt.
+    again = [run.id for run in claimed if run.attempt > 1]
+    history = [_rows(connection, part, again) if again else [] for part in ("load_attempts", "load_journal")]
+    return claimed_runs(claimed, first, payloads, *history)
+
+
+def _take_apart(
+    connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Claim, found: list[str]
+) -> list[StoredRun]:
+    """Claim one by one: a row that breaks the database's own rules fails its run, and keeps no other one waiting."""
+    for run_id in found:
+        pages.runs.pop(run_id, None)
+    pages.clear_changes()
+    live.forget()
+    stored: list[StoredRun] = []
+    for run_id in found:
+        try:
+            with _savepoint(connection):
+                stored += _take(connection, pages, live, command, [run_id])
+        except sqlite3.IntegrityError as error:
+            pages.runs.pop(run_id, None)
+            pages.clear_changes()
+            reason = f"the row of run {run_id} is damaged in the store: {error}"
+            connection.execute(SQL["fail_damaged"], (pages.now, reason, run_id))
+    return stored
+
+
+@contextlib.contextmanager
+def _savepoint(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("SAVEPOINT part")
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK TO part")
+        raise
+    finally:
+        connection.execute("RELEASE part")
+
+
+def _fits(connection: sqlite3.Connection, command: c.Claim) -> bool:
+    """Whether the limits of its task leave room for the run that the claim names."""
+    for task in command.tasks:
+        names = as_json(task.names)
+        if task.concurrency is not None:
+            (running,) = connection.execute(SQL["count_running"], (names,)).fetchone()
+            if running >= task.concurrency:
+                return False
+        if (
+            task.keyed
+            and connection.execute(SQL["busy_key"], {"tasks": names, "run_id": command.run_id}).fetchone()
+        ):
+            return False
+    return True
+
+
+def _candidates(connection: sqlite3.Connection, pages: Pages, command: c.Claim) -> list[str]:
+    free = [task for task in command.tasks if task.concurrency is None and not task.keyed]
+    found = _due_of(connection, pages, command, [name for task in free for name in task.names], command.limit)
+    for task in command.tasks:
+        if task.concurrency is None and not task.keyed:
+            continue
+        names = as_json(task.names)
+        limit = command.limit
+        if task.concurrency is not None:
+            (running,) = connection.execute(SQL["count_running"], (names,)).fetchone()
+            limit = min(limit, task.concurrency - running)
+        if limit <= 0:
+            continue
+        if task.keyed:
+            wanted = {"tasks": names, "now": pages.now, "limit": limit, "suspects": command.suspects}
+            found += connection.execute(SQL["claimable_keyed"], wanted).fetchall()
+        else:
+            found += _due_of(connection, pages, command, task.names, limit)
+    found.sort(key=lambda row: (row[1], row[2]))
+    suspects = [row for row in found if row[3] >= c.SUSPECT_CRASHES]
+    return [row[0] for row in found if row not in suspects[1:]][: command.limit]
+
+
+def _due_of(
+    connection: sqlite3.Connection, pages: Pages, command: c.Claim, names: Iterable[str], limit: int
+) -> list[Any]:
+    wanted = {"tasks": as_json(names), "now": pages.now, "limit": limit}
+    rows = connection.execute(SQL["claimable"], wanted).fetchall()
+    if command.suspects:
+        rows += connection.execute(SQL["claimable_suspect"], wanted | {"limit": 1}).fetchall()
+    rows.sort(key=lambda row: (row[1], row[2]))
+    return rows[:limit]
+
+
+def _purge(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Purge) -> c.Outcome:
+    _flush(connection, pages, live)
+    wanted = {
+        "ended_by": pages.now - command.older_than,
+        "states": as_json(state.value for state in command.states),
+        "limit": command.limit,
+        "only": None if command.run_ids is None else as_json(command.run_ids),
+    }
+    rows = connection.execute(SQL["purgeable"], wanted).fetchall()
+    ids = as_json(row[0] for row in rows)
+    for statement in ("purge_effects", "purge_attempts", "purge_runs"):
+        connection.execute(SQL[statement], (ids,))
+    keys = {(scope, key) for _, scope, key in rows if key is not None}
+    connection.execute(SQL["purge_keys"], (as_json(keys),))
+    removed = {row[0] for row in rows}
+    pages.forget_runs(removed)
+    live.removed(removed)
+    known = keys & pages.keys.keys()
+    for key in known:
+        del pages.keys[key]
+    _load(connection, pages, Needs(keys=known))
+    return c.Purged(len(rows))
+
+
+def load_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[StoredRun]:
+    """Read runs whole, in the order of the ids; unknown ids are left out."""
+    if not run_ids:
+        return []
+    parts = ("load_runs", "load_payloads", "load_attempts", "load_journal")
+    return whole_runs(run_ids, *(_rows(connection, part, run_ids) for part in parts))
+
+
+def load_summaries(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[StoredSummary]:
+    """Read runs for a list, in the order of the ids; unknown ids are left out."""
+    if not run_ids:
+        return []
+    return summaries(
+        run_ids, _rows(connection, "load_summaries", run_ids), _rows(connection, "list_unsettled", run_ids)
+    )
+
+
+def as_json(values: Iterable[Any]) -> str:
+    """A list for ``json_each``: one parameter, whatever its length."""
+    return json.dumps(list(values))
