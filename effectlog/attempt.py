@@ -28,13 +28,13 @@ from effectlog.errors import (
 )
 from effectlog.in_flight import InFlight
 from effectlog.losing import why_lost
-from effectlog.notice import users_level
 from effectlog.printable import one_line
 from effectlog.standstill import PatientTimer
 from effectlog.store import commands as c
 from effectlog.store.rules.effects import note_outcome
 from effectlog.store.rules.working_set import Pages
 from effectlog.telemetry import SILENT
+from effectlog.user_warnings import users_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

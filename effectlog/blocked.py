@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from effectlog.notice import warn
+from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
     from effectlog.engine import Engine

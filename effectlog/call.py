@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from effectlog import doubt
 from effectlog.attempt import Ending, trusted_until
 from effectlog.call_state import CallState
+from effectlog.error_info import declared_failure, describe
 from effectlog.errors import StoreError
-from effectlog.failure import declared_failure, describe
 from effectlog.journal import Answer, answer
 from effectlog.keys import OtherSecretError, operation_id
 from effectlog.look_up import look_up

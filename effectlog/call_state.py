@@ -8,12 +8,12 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from effectlog.checks import fitting
 from effectlog.context import Request
+from effectlog.error_info import describe
 from effectlog.errors import ConfigurationError, EffectHeld, EffectLogError, EncodingError
-from effectlog.failure import describe
 from effectlog.model import ErrorInfo
 from effectlog.store import commands as c
+from effectlog.validation import fitting
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt

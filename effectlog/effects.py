@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from effectlog import context
 from effectlog.asking import Question
 from effectlog.callables import is_async, plain, qualified_name, refuse_generator, refuse_uncallable
-from effectlog.checks import error_types, seconds
 from effectlog.codec import return_annotation
 from effectlog.context import Request, place
 from effectlog.definition import Definition
 from effectlog.errors import ConfigurationError, EffectLogWarning
 from effectlog.keys import Binder, KeyTemplate, check_name, fingerprints
 from effectlog.model import Policy
-from effectlog.notice import users_level
 from effectlog.outlasting import check_effect
 from effectlog.registry import declare
 from effectlog.retry import Retry
 from effectlog.spec import Annotation, EffectCall, EffectSpec
+from effectlog.user_warnings import users_level
+from effectlog.validation import error_types, seconds
 from effectlog.wrapping import FunctionWrapper
 
 if TYPE_CHECKING:

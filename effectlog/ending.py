@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from effectlog.attempt import Ending
-from effectlog.checks import fitting
 from effectlog.clients.retry_after import pause_asked_by
+from effectlog.error_info import MESSAGE_LIMIT, describe, storable
 from effectlog.errors import (
     ConfigurationError,
     DecodingError,
@@ -23,11 +23,11 @@ from effectlog.errors import (
     EncodingError,
     StoreError,
 )
-from effectlog.failure import MESSAGE_LIMIT, describe, storable
 from effectlog.keys import new_run_id
 from effectlog.model import UNREADABLE_HERE, AttemptOutcome, ErrorInfo, RunState
 from effectlog.store import commands as c
 from effectlog.store.rows import NewRun
+from effectlog.validation import fitting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

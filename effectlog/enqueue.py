@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from effectlog import telemetry
 from effectlog.arguments import argument_fingerprints, bound, differing_parameters, encoded
-from effectlog.checks import fitting
 from effectlog.children import chain, check_child, check_no_transaction, inherit
 from effectlog.context import here_attempt
 from effectlog.errors import (
@@ -26,6 +25,7 @@ from effectlog.run import Run
 from effectlog.store import commands as c
 from effectlog.store.rows import NewRun
 from effectlog.tasks import options_of, spec_of
+from effectlog.validation import fitting
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence

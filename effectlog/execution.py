@@ -26,8 +26,8 @@ from effectlog.ending import (
 )
 from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
 from effectlog.left_aside import report_left_behind, report_unclaimed
-from effectlog.notice import warn
 from effectlog.store import commands as c
+from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from effectlog.attempt import Ending, trusted_until
-from effectlog.checks import seconds
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.standstill import INTERVAL, Pulse
 from effectlog.store import commands as c
+from effectlog.validation import seconds
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt

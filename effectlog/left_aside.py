@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from effectlog.notice import warn
+from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt

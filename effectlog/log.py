@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from effectlog import telemetry
 from effectlog.administration import Administration
-from effectlog.checks import seconds, whole
 from effectlog.codec import Codec, JsonCodec
 from effectlog.engine import Engine
 from effectlog.enqueue import Enqueuer
@@ -26,6 +25,7 @@ from effectlog.store.resolve import resolve_store
 from effectlog.stored_runs import StoredRuns
 from effectlog.sync import SyncRun, SyncRunOperations, SyncWithin, SyncWorker
 from effectlog.tasks import spec_of
+from effectlog.validation import seconds, whole
 from effectlog.within import Within
 from effectlog.worker import Worker
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from effectlog import doubt
-from effectlog.checks import seconds
 from effectlog.clients.retry_after import pause_asked_by
 from effectlog.codec import convert
+from effectlog.error_info import describe
 from effectlog.errors import ConfigurationError, DecodingError, EncodingError
-from effectlog.failure import describe
 from effectlog.model import Applied, NotApplied, Unknown
-from effectlog.notice import warn
 from effectlog.steps import Ask, AskDead, Commit, Sleep
 from effectlog.store import commands as c
+from effectlog.user_warnings import warn
+from effectlog.validation import seconds
 
 if TYPE_CHECKING:
     from effectlog.call_state import CallState

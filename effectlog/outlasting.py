@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from effectlog.errors import EffectLogWarning
 from effectlog.model import Policy
-from effectlog.notice import users_level, warn
+from effectlog.user_warnings import users_level, warn
 
 if TYPE_CHECKING:
     from effectlog.retry import Retry

@@ -16,8 +16,8 @@ from effectlog.attempt import Ending
 from effectlog.clients.retry_after import pause_asked_by
 from effectlog.codec import convert
 from effectlog.contract import Verdict
+from effectlog.error_info import declared_failure, describe
 from effectlog.errors import DecodingError, EffectLogControl
-from effectlog.failure import declared_failure, describe
 from effectlog.keys import shown
 from effectlog.model import Policy
 from effectlog.steps import Sleep

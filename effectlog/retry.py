@@ -10,8 +10,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from effectlog.checks import CENTURY, error_types
 from effectlog.errors import ConfigurationError
+from effectlog.validation import CENTURY, error_types
 
 
 @dataclass(frozen=True, slots=True)

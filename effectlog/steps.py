@@ -19,7 +19,7 @@ from msgspec import Struct
 from effectlog.context import Request, place
 from effectlog.errors import EffectConflict, EffectLogError
 from effectlog.in_flight import InFlight, running_loop
-from effectlog.notice import warn
+from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator

@@ -19,7 +19,6 @@ from effectlog.callables import (
     refuse_subclass,
     refuse_uncallable,
 )
-from effectlog.checks import seconds, texts, whole
 from effectlog.codec import return_annotation
 from effectlog.definition import Definition
 from effectlog.errors import ConfigurationError
@@ -28,6 +27,7 @@ from effectlog.keys import KeyTemplate, check_name
 from effectlog.registry import register
 from effectlog.retry import Retry
 from effectlog.spec import Annotation, TaskSpec
+from effectlog.validation import seconds, texts, whole
 from effectlog.wrapping import BoundFunctionWrapper, FunctionWrapper
 
 P = ParamSpec("P")

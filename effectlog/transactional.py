@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from effectlog.call_state import awaitable_error
+from effectlog.error_info import describe
 from effectlog.errors import ConfigurationError, StoreError
-from effectlog.failure import describe
 from effectlog.model import EffectState
 from effectlog.request_error import after_error
 from effectlog.steps import Commit

@@ -11,7 +11,7 @@ from effectlog.keys.binder import Binder
 from effectlog.keys.identity import differing, fingerprints, new_run_id, operation_id
 from effectlog.keys.seals import OtherSecretError, Seals, seals_of, shown
 from effectlog.keys.template import MAX_KEY_LENGTH, KeyTemplate
-from effectlog.keys.text import check_name
+from effectlog.validation import check_name
 
 __all__ = [
     "MAX_KEY_LENGTH",

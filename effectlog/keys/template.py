@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from effectlog.errors import KeyTemplateError
-from effectlog.keys.text import is_storable
+from effectlog.validation import is_storable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

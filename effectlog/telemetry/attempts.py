@@ -17,8 +17,8 @@ from opentelemetry import context as otel
 from opentelemetry import trace
 from opentelemetry.trace import INVALID_SPAN, SpanKind
 
+from effectlog.error_info import describe as described
 from effectlog.errors import EffectLogControl
-from effectlog.failure import describe as described
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 from effectlog.store import commands as c
 from effectlog.telemetry import attributes, carrier, spans

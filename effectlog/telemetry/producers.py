@@ -10,8 +10,8 @@ from opentelemetry import context as otel
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind
 
+from effectlog.error_info import describe
 from effectlog.errors import EffectLogControl
-from effectlog.failure import describe
 from effectlog.telemetry import attributes, carrier, spans
 from effectlog.telemetry.guard import harmless
 from effectlog.telemetry.settings import tracer_provider

@@ -21,7 +21,7 @@ def test_every_command_speaks_through_one_function() -> None:
 
 
 def test_every_log_record_passes_the_one_logger() -> None:
-    """``effectlog.notice`` makes its records printable; a child of it would hand them on past that."""
+    """``effectlog.user_warnings`` makes its records printable; a child of it would hand them on past that."""
     for path in PACKAGE.rglob("*.py"):
         for call in calls_in(path):
             if ast.unparse(call.func).endswith("getLogger"):

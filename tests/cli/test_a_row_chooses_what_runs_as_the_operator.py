@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from effectlog import EffectLog, ErrorInfo, RunHeld
-from effectlog.failure import declared_failure
+from effectlog.error_info import declared_failure
 
 MODULE = "from pathlib import Path\nPath('ran').touch()\n"
 VALUE = b'{"!":"object","c":"chosen:Thing","v":{"x":1}}'

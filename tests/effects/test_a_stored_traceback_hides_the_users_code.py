@@ -7,7 +7,7 @@ from executing import executed
 
 from effectlog import DecodingError, EffectLog, Retry, RunRecord, current_attempt, durable_task, effect
 from effectlog.codec import convert
-from effectlog.failure import describe
+from effectlog.error_info import describe
 
 TWICE = Retry(max_attempts=2, delay=0.0)
 

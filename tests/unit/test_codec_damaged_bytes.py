@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effectlog.codec import JsonCodec
-from effectlog.codec.tags import TAG
-from effectlog.codec.untag import _BUILDERS
+from effectlog.codec.decode import _BUILDERS
+from effectlog.codec.encode import TAG
 from effectlog.errors import DecodingError
 
 codec = JsonCodec()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import effectlog
 from effectlog.codec import fingerprint
-from effectlog.codec.jsoncodec import _canonical, to_sorted_ascii
+from effectlog.codec.json_codec import _canonical, to_sorted_ascii
 from effectlog.errors import EncodingError
 
 PROGRAM = textwrap.dedent("""

@@ -21,7 +21,7 @@ import pytest
 from codec_samples import Address, Colour, Event, Item, Money, Order, Pair, Point, Rights, Size
 
 from effectlog.codec import JsonCodec, fingerprint
-from effectlog.codec.untag import _BUILDERS
+from effectlog.codec.decode import _BUILDERS
 
 FILE = Path(__file__).parents[1] / "fixtures" / "codec" / "released.json"
 RELEASED: dict[str, dict[str, str]] = json.loads(FILE.read_text("ascii"))

@@ -13,8 +13,8 @@ from uuid import UUID
 import msgspec
 
 from effectlog.codec import classes
+from effectlog.codec.encode import FACTORIES, TAG
 from effectlog.codec.refusal import RefusalError, item, type_name
-from effectlog.codec.tags import FACTORIES, TAG
 from effectlog.codec.times import moment
 
 if TYPE_CHECKING:

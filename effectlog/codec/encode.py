@@ -42,8 +42,7 @@ from uuid import UUID
 import msgspec
 
 from effectlog.codec import classes
-from effectlog.codec.advice import reason_against
-from effectlog.codec.refusal import RefusalError, item, shown, type_name
+from effectlog.codec.refusal import RefusalError, item, reason_against, shown, type_name
 from effectlog.codec.times import duration_parts, moment_parts
 
 if TYPE_CHECKING:

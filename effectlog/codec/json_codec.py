@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from effectlog.codec.decode import Untagger
+from effectlog.codec.encode import LARGEST, SMALLEST, Tagger, to_ascii, to_sorted_ascii
 from effectlog.codec.refusal import RefusalError, type_name
-from effectlog.codec.tags import LARGEST, SMALLEST, Tagger, to_ascii, to_sorted_ascii
-from effectlog.codec.untag import Untagger
 from effectlog.errors import DecodingError, EncodingError
 
 _FINGERPRINT_BYTES = 12
