@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from effectlog.codec import Codec, JsonCodec
 from effectlog.context import CurrentAttempt, current_attempt, current_transaction, operation_id
 from effectlog.contract import Destination
-from effectlog.effects import effect
+from effectlog.decorators.effect import effect
+from effectlog.decorators.task import Task, durable_task
 from effectlog.errors import (
     ActionRefused,
     AttemptOver,
@@ -51,7 +52,6 @@ from effectlog.model import (
     Unknown,
 )
 from effectlog.retry import Retry
-from effectlog.tasks import Task, durable_task
 
 if TYPE_CHECKING:
     from effectlog.log import EffectLog

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from effectlog import lease, telemetry
 from effectlog.attempt import Ending
 from effectlog.codec import Codec, convert
+from effectlog.decorators.registry import declared_effect
 from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound
 from effectlog.model import Applied, NotApplied, RunRecord, RunState
 from effectlog.records import run_record
-from effectlog.registry import declared_effect
 from effectlog.store import commands as c
 from effectlog.takeover import dead_owners
 from effectlog.upkeep import purge

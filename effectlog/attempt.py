@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from effectlog.codec import Codec
+    from effectlog.decorators.spec import EffectCall, TaskSpec
     from effectlog.engine import Engine
-    from effectlog.spec import EffectCall, TaskSpec
     from effectlog.store.rows import EffectRow, StoredRun
     from effectlog.telemetry import Observer
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from effectlog import doubt
 from effectlog.attempt import Ending, trusted_until
 from effectlog.call_state import CallState
+from effectlog.decorators.retry_horizon import check_task
 from effectlog.error_info import declared_failure, describe
 from effectlog.errors import StoreError
 from effectlog.journal import Answer, answer
 from effectlog.keys import OtherSecretError, operation_id
 from effectlog.look_up import look_up
 from effectlog.model import ErrorInfo
-from effectlog.outlasting import check_task
 from effectlog.replay import replay
 from effectlog.request_error import after_error
 from effectlog.steps import Commit, Invoke, Join, Reread, Sleep, block, drive
@@ -30,7 +30,7 @@ from effectlog.transactional import InvokeWithin, after_rollback, check_fits
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
-    from effectlog.spec import EffectCall
+    from effectlog.decorators.spec import EffectCall
     from effectlog.steps import Steps
     from effectlog.store.rows import EffectRow
 

@@ -17,7 +17,7 @@ from effectlog.validation import fitting
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
-    from effectlog.spec import EffectCall
+    from effectlog.decorators.spec import EffectCall
     from effectlog.store.rows import EffectRow
 
 

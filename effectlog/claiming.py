@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from effectlog.codec import Codec
+    from effectlog.decorators.spec import TaskSpec
     from effectlog.engine import Engine
     from effectlog.executor import Executor
-    from effectlog.spec import TaskSpec
     from effectlog.takeover import Gone
 
 logger = logging.getLogger("effectlog")

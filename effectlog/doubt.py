@@ -17,7 +17,7 @@ from effectlog.model import Policy
 
 if TYPE_CHECKING:
     from effectlog.clock import Clock
-    from effectlog.spec import EffectSpec
+    from effectlog.decorators.spec import EffectSpec
     from effectlog.store.rows import EffectRow, RequestClock
 
 _SHORTEST_WAIT = 0.05

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from effectlog.attempt import Attempt
     from effectlog.codec import Codec
-    from effectlog.spec import TaskSpec
+    from effectlog.decorators.spec import TaskSpec
     from effectlog.store.rows import StoredRun
 
 logger = logging.getLogger("effectlog")

@@ -9,22 +9,22 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from effectlog import telemetry
-from effectlog.arguments import argument_fingerprints, bound, differing_parameters, encoded
 from effectlog.children import chain, check_child, check_no_transaction, inherit
 from effectlog.context import here_attempt
+from effectlog.decorators.registry import registered
+from effectlog.decorators.subscribers import once_each, payload_parameter
+from effectlog.decorators.task import options_of, spec_of
+from effectlog.decorators.task_arguments import argument_fingerprints, bound, differing_parameters, encoded
 from effectlog.errors import (
     IdempotencyConflict,
     KeyTemplateError,
     NoSubscriber,
 )
-from effectlog.events import once_each, payload_parameter
 from effectlog.keys import KeyTemplate, check_name, fingerprints, new_run_id
 from effectlog.many import conflict_among, keyed_task, with_keys
-from effectlog.registry import registered
 from effectlog.run import Run
 from effectlog.store import commands as c
 from effectlog.store.rows import NewRun
-from effectlog.tasks import options_of, spec_of
 from effectlog.validation import fitting
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from effectlog.administration import Administration
     from effectlog.context import RunningAttempt
+    from effectlog.decorators.spec import TaskSpec
+    from effectlog.decorators.task import CallOptions
     from effectlog.engine import Engine
-    from effectlog.spec import TaskSpec
-    from effectlog.tasks import CallOptions
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog import context as here
 from effectlog import telemetry
-from effectlog.arguments import call_arguments
 from effectlog.attempt import Ending
+from effectlog.decorators.task_arguments import call_arguments
 from effectlog.ending import (
     BodyEnd,
     broken,

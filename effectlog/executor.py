@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from effectlog.codec import Codec
+    from effectlog.decorators.spec import TaskSpec
     from effectlog.engine import Engine
     from effectlog.lease import Owner
-    from effectlog.spec import TaskSpec
     from effectlog.store.rows import StoredRun
 
 logger = logging.getLogger("effectlog")

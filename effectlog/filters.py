@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from effectlog.decorators.task import spec_of
 from effectlog.errors import ConfigurationError
 from effectlog.model import RunState
 from effectlog.store.protocol import RunFilter
-from effectlog.tasks import spec_of
 
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog import telemetry
 from effectlog.context import here_attempt
+from effectlog.decorators.task import spec_of
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.executor import Executor, task_limits
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store import commands as c
 from effectlog.takeover import dead_owners, end_gone, expire
-from effectlog.tasks import spec_of
 
 if TYPE_CHECKING:
     from effectlog.engine import Engine

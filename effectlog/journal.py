@@ -10,7 +10,7 @@ from effectlog.keys import Seals, differing
 from effectlog.model import EffectState
 
 if TYPE_CHECKING:
-    from effectlog.spec import EffectCall
+    from effectlog.decorators.spec import EffectCall
     from effectlog.store.rows import EffectRow
 
 

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from effectlog import telemetry
 from effectlog.administration import Administration
 from effectlog.codec import Codec, JsonCodec
+from effectlog.decorators.registry import registered
+from effectlog.decorators.task import spec_of
 from effectlog.engine import Engine
 from effectlog.enqueue import Enqueuer
 from effectlog.errors import ConfigurationError, StoreClosed
 from effectlog.inline import run_here
 from effectlog.keys import seals_of
 from effectlog.lease import Owner, checked_lease
-from effectlog.registry import registered
 from effectlog.signals import let_go
 from effectlog.store import commands as c
 from effectlog.store.protocol import BacksUp
 from effectlog.store.resolve import resolve_store
 from effectlog.stored_runs import StoredRuns
 from effectlog.sync import SyncRun, SyncRunOperations, SyncWithin, SyncWorker
-from effectlog.tasks import spec_of
 from effectlog.validation import seconds, whole
 from effectlog.within import Within
 from effectlog.worker import Worker
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import TracebackType
 
+    from effectlog.decorators.spec import TaskSpec
+    from effectlog.decorators.task import Task
     from effectlog.run import Run
-    from effectlog.spec import TaskSpec
     from effectlog.store.protocol import Store
-    from effectlog.tasks import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,7 +12,7 @@ from effectlog.store.rules.evidence import is_late_outcome
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
-    from effectlog.spec import EffectCall
+    from effectlog.decorators.spec import EffectCall
     from effectlog.store.rows import EffectRow
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0

@@ -11,7 +11,7 @@ from effectlog.errors import ConfigurationError, RunCancelled, RunFailed, RunHel
 from effectlog.model import RunRecord, RunState
 
 if TYPE_CHECKING:
-    from effectlog.spec import Annotation
+    from effectlog.decorators.spec import Annotation
     from effectlog.store.rows import StoredSummary
 
 R_co = TypeVar("R_co", covariant=True)

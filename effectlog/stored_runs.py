@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from effectlog.decorators.registry import registered
 from effectlog.errors import ConfigurationError
 from effectlog.filters import chosen, chosen_in_bulk, known_state
 from effectlog.model import RunState
 from effectlog.records import run_summary
-from effectlog.registry import registered
 from effectlog.run import Run
 from effectlog.upkeep import ENDED
 from effectlog.validation import seconds, whole

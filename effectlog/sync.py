@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from types import TracebackType
 
+    from effectlog.decorators.task import Task
     from effectlog.model import Applied, NotApplied, RunRecord, RunState, RunSummary
     from effectlog.run import Run
     from effectlog.stored_runs import StoredRuns
-    from effectlog.tasks import Task
     from effectlog.within import BlockingWithin
     from effectlog.worker import Worker
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from effectlog.codec import Codec
+    from effectlog.decorators.spec import TaskSpec
     from effectlog.engine import Engine
-    from effectlog.spec import TaskSpec
     from effectlog.store.protocol import Store
     from effectlog.store.rows import RunRow
 

@@ -23,7 +23,7 @@ from effectlog.store.protocol import OUTCOME_UNKNOWN, AwaitedTransactions, Block
 
 if TYPE_CHECKING:
     from effectlog.call_state import CallState
-    from effectlog.spec import EffectSpec
+    from effectlog.decorators.spec import EffectSpec
     from effectlog.steps import Invoke, Steps
     from effectlog.store.rows import EffectRow
 

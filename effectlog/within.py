@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from effectlog.context import RunningAttempt
+    from effectlog.decorators.task import Task
     from effectlog.engine import Engine
     from effectlog.enqueue import Enqueuer
     from effectlog.run import Run
-    from effectlog.tasks import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from effectlog.codec import Codec
+    from effectlog.decorators.spec import TaskSpec
     from effectlog.engine import Engine
-    from effectlog.spec import TaskSpec
 
 logger = logging.getLogger("effectlog")
 

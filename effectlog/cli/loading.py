@@ -8,9 +8,9 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from effectlog.decorators.registry import registered
+from effectlog.decorators.task import spec_of
 from effectlog.errors import ConfigurationError
-from effectlog.registry import registered
-from effectlog.tasks import spec_of
 
 
 def load(module: str) -> Any:

@@ -11,8 +11,8 @@ from effectlog.cli.loading import load
 from effectlog.cli.opening import open_log, run
 from effectlog.cli.options import store_option
 from effectlog.cli.output import echo
+from effectlog.decorators.registry import registered
 from effectlog.errors import ConfigurationError
-from effectlog.registry import registered
 
 
 @click.command()

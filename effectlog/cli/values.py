@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from effectlog.arguments import bound
-from effectlog.callables import plain
 from effectlog.codec import convert
+from effectlog.decorators.functions import plain
+from effectlog.decorators.task import spec_of
+from effectlog.decorators.task_arguments import bound
 from effectlog.errors import DecodingError
-from effectlog.tasks import spec_of
 
 
 def json_value(text: str, name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from effectlog.clients.carrying import key_header
+from effectlog.clients.key_header import key_header
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from requests.adapters import HTTPAdapter
 
-from effectlog.clients.carrying import key_header
+from effectlog.clients.key_header import key_header
 
 if TYPE_CHECKING:
     from requests import PreparedRequest, Session

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from effectlog.demo import tasks
 
 if TYPE_CHECKING:
-    from effectlog.tasks import Task
+    from effectlog.decorators.task import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-    from effectlog.spec import EffectCall
+    from effectlog.decorators.spec import EffectCall
     from effectlog.store.rows import AttemptRow, EffectRow
     from effectlog.telemetry.silent import ObservedAttempt
 

@@ -11,7 +11,7 @@ from effectlog.telemetry.settings import settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from effectlog.spec import EffectCall
+    from effectlog.decorators.spec import EffectCall
     from effectlog.store.rows import EffectRow
     from effectlog.telemetry.silent import ObservedAttempt
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from effectlog.context import CurrentAttempt
-    from effectlog.spec import EffectCall, TaskSpec
+    from effectlog.decorators.spec import EffectCall, TaskSpec
     from effectlog.store import commands as c
     from effectlog.store.rows import EffectRow, StoredRun
 

@@ -19,13 +19,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from effectlog.decorators.registry import declared_effect
+from effectlog.decorators.task import spec_of
 from effectlog.errors import EffectLogError, EffectLogWarning
 from effectlog.in_flight import running_loop
 from effectlog.log import EffectLog
 from effectlog.model import EffectState, RunState
-from effectlog.registry import declared_effect
 from effectlog.store.sqlite.store import SqliteStore
-from effectlog.tasks import spec_of
 from effectlog.testing.crash_calls import DESTINATION_DOWN, LOST_ANSWER, Calls, watched
 from effectlog.testing.crash_points import Boundary, StoppingStore, kill_this_process
 from effectlog.testing.crash_report import CrashReport, CrashResult, judge
@@ -33,8 +33,8 @@ from effectlog.testing.crash_report import CrashReport, CrashResult, judge
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from effectlog.decorators.task import Task
     from effectlog.model import RunRecord
-    from effectlog.tasks import Task
 
 FAULTS = ("crash", "stale owner", LOST_ANSWER, DESTINATION_DOWN)
 LEASE = 30.0

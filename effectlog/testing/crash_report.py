@@ -10,8 +10,8 @@ from effectlog.model import EffectState, Policy, RunState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from effectlog.decorators.spec import EffectSpec
     from effectlog.model import RunRecord
-    from effectlog.spec import EffectSpec
     from effectlog.testing.crash_calls import Calls
 
 

@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from effectlog import EffectLog, Run
+from effectlog.decorators.registry import declared_effect
 from effectlog.keys import fingerprints, operation_id
-from effectlog.registry import declared_effect
 from effectlog.store import commands as c
 from effectlog.store.rows import RequestClock
 

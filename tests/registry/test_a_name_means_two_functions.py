@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from effectlog import ConfigurationError, EffectLog, durable_task, effect
-from effectlog.registry import registered
+from effectlog.decorators.registry import registered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

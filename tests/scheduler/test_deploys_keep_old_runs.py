@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from effectlog import EffectLog, EffectLogWarning, Retry, Run, RunFailed, RunState, durable_task, effect
-from effectlog.registry import _registry
+from effectlog.decorators.registry import _registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

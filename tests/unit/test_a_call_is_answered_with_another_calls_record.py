@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from effectlog import EffectConflict, effect
+from effectlog.decorators.registry import declared_effect
+from effectlog.decorators.spec import EffectCall
 from effectlog.journal import Answer, answer
 from effectlog.model import EffectState, Policy
-from effectlog.registry import declared_effect
-from effectlog.spec import EffectCall
 from effectlog.store.rows import EffectRow
 
 STARTED, COMPLETED, FAILED = EffectState.STARTED, EffectState.COMPLETED, EffectState.FAILED

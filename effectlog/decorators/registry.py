@@ -6,11 +6,11 @@ import gc
 import weakref
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from effectlog.definition import Known
-from effectlog.spec import EffectSpec, TaskSpec
+from effectlog.decorators.definition import Known
+from effectlog.decorators.spec import EffectSpec, TaskSpec
 
 if TYPE_CHECKING:
-    from effectlog.definition import Definition
+    from effectlog.decorators.definition import Definition
 
 Spec = TypeVar("Spec", TaskSpec, EffectSpec)
 

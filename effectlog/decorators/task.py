@@ -11,7 +11,9 @@ from datetime import datetime
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from effectlog.callables import (
+from effectlog.codec import return_annotation
+from effectlog.decorators.definition import Definition
+from effectlog.decorators.functions import (
     is_async,
     plain,
     qualified_name,
@@ -19,16 +21,14 @@ from effectlog.callables import (
     refuse_subclass,
     refuse_uncallable,
 )
-from effectlog.codec import return_annotation
-from effectlog.definition import Definition
+from effectlog.decorators.registry import register
+from effectlog.decorators.spec import Annotation, TaskSpec
+from effectlog.decorators.subscribers import check_subscriber
+from effectlog.decorators.wrapping import BoundFunctionWrapper, FunctionWrapper
 from effectlog.errors import ConfigurationError
-from effectlog.events import check_subscriber
 from effectlog.keys import KeyTemplate, check_name
-from effectlog.registry import register
 from effectlog.retry import Retry
-from effectlog.spec import Annotation, TaskSpec
 from effectlog.validation import seconds, texts, whole
-from effectlog.wrapping import BoundFunctionWrapper, FunctionWrapper
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")

@@ -11,7 +11,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from effectlog.callables import plain, qualified_name
+from effectlog.decorators.functions import plain, qualified_name
 from effectlog.errors import ConfigurationError
 
 

@@ -9,7 +9,7 @@ from effectlog.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from effectlog.spec import TaskSpec
+    from effectlog.decorators.spec import TaskSpec
     from effectlog.store.commands import Subscription
 
 

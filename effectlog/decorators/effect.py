@@ -9,21 +9,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from effectlog import context
-from effectlog.asking import Question
-from effectlog.callables import is_async, plain, qualified_name, refuse_generator, refuse_uncallable
 from effectlog.codec import return_annotation
 from effectlog.context import Request, place
-from effectlog.definition import Definition
+from effectlog.decorators.definition import Definition
+from effectlog.decorators.functions import (
+    is_async,
+    plain,
+    qualified_name,
+    refuse_generator,
+    refuse_uncallable,
+)
+from effectlog.decorators.look_up_arguments import Question
+from effectlog.decorators.registry import declare
+from effectlog.decorators.retry_horizon import check_effect
+from effectlog.decorators.spec import Annotation, EffectCall, EffectSpec
+from effectlog.decorators.wrapping import FunctionWrapper
 from effectlog.errors import ConfigurationError, EffectLogWarning
 from effectlog.keys import Binder, KeyTemplate, check_name, fingerprints
 from effectlog.model import Policy
-from effectlog.outlasting import check_effect
-from effectlog.registry import declare
 from effectlog.retry import Retry
-from effectlog.spec import Annotation, EffectCall, EffectSpec
 from effectlog.user_warnings import users_level
 from effectlog.validation import error_types, seconds
-from effectlog.wrapping import FunctionWrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import inspect
     from collections.abc import Callable
 
-    from effectlog.asking import Question
     from effectlog.contract import Destination
+    from effectlog.decorators.look_up_arguments import Question
     from effectlog.keys import KeyTemplate
     from effectlog.model import Policy
     from effectlog.retry import Retry

@@ -15,8 +15,8 @@ from effectlog.model import Policy
 from effectlog.user_warnings import users_level, warn
 
 if TYPE_CHECKING:
+    from effectlog.decorators.spec import EffectSpec, TaskSpec
     from effectlog.retry import Retry
-    from effectlog.spec import EffectSpec, TaskSpec
 
 _checked: set[tuple[str, str]] = set()
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from effectlog.codec import Codec
-    from effectlog.spec import TaskSpec
+    from effectlog.decorators.spec import TaskSpec
 
 _KINDS = inspect.Parameter
 
