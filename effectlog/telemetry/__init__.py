@@ -108,9 +108,9 @@ recorded as they are.
 from __future__ import annotations
 
 from effectlog.telemetry.hooks import committed, observe, producing, resolving, taken_over
+from effectlog.telemetry.observer import SILENT, Observer
+from effectlog.telemetry.open_stores import unwatch, watch
 from effectlog.telemetry.settings import configure
-from effectlog.telemetry.silent import SILENT, Observer
-from effectlog.telemetry.watched import unwatch, watch
 
 __all__ = [
     "SILENT",

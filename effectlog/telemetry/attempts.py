@@ -21,11 +21,12 @@ from effectlog.error_info import describe as described
 from effectlog.errors import EffectLogControl
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 from effectlog.store import commands as c
-from effectlog.telemetry import attributes, carrier, spans
+from effectlog.telemetry import attributes, spans
+from effectlog.telemetry import trace_context as carrier
 from effectlog.telemetry.guard import harmless
 from effectlog.telemetry.meters import meters
+from effectlog.telemetry.observer import NOTHING, Observer
 from effectlog.telemetry.settings import settings, tracer_provider
-from effectlog.telemetry.silent import NOTHING, Observer
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from effectlog.decorators.spec import EffectCall
     from effectlog.store.rows import AttemptRow, EffectRow
-    from effectlog.telemetry.silent import ObservedAttempt
+    from effectlog.telemetry.observer import ObservedAttempt
 
 _FAILED = (AttemptOutcome.ERROR, AttemptOutcome.TIMED_OUT)
 _HANDED_ON = (AttemptOutcome.EXPIRED, AttemptOutcome.RELEASED)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from effectlog.decorators.spec import EffectCall
     from effectlog.store.rows import EffectRow
-    from effectlog.telemetry.silent import ObservedAttempt
+    from effectlog.telemetry.observer import ObservedAttempt
 
 Attributes: TypeAlias = "dict[str, str | int | bool]"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.metrics import Observation
 
 from effectlog.errors import EffectLogError
-from effectlog.telemetry.watched import watched
+from effectlog.telemetry.open_stores import watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

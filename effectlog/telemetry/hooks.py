@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from effectlog.telemetry import settings
 from effectlog.telemetry.guard import harmless
-from effectlog.telemetry.silent import NOTHING, SILENT, Observer, Producer
+from effectlog.telemetry.observer import NOTHING, SILENT, Observer, Producer
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from effectlog.context import RunningAttempt
     from effectlog.store import commands as c
     from effectlog.store.rows import EffectRow, RunRow, StoredRun
-    from effectlog.telemetry.silent import ObservedAttempt
+    from effectlog.telemetry.observer import ObservedAttempt
 
 
 @harmless(SILENT)

@@ -12,10 +12,11 @@ from opentelemetry.trace import SpanKind
 
 from effectlog.error_info import describe
 from effectlog.errors import EffectLogControl
-from effectlog.telemetry import attributes, carrier, spans
+from effectlog.telemetry import attributes, spans
+from effectlog.telemetry import trace_context as carrier
 from effectlog.telemetry.guard import harmless
+from effectlog.telemetry.observer import Producer
 from effectlog.telemetry.settings import tracer_provider
-from effectlog.telemetry.silent import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opentelemetry import trace
 from opentelemetry.trace import Link, Span, StatusCode
 
-from effectlog.telemetry import carrier
+from effectlog.telemetry import trace_context as carrier
 from effectlog.telemetry.settings import NAME, tracer_provider
 
 if TYPE_CHECKING:
