@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
     from datetime import timedelta
 
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
     from effectlog.store.protocol import RunFilter
     from effectlog.store.rows import EffectRow, RunRow, StoredRun, StoredSummary
 

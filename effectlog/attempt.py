@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from effectlog.codec import Codec
     from effectlog.decorators.spec import EffectCall, TaskSpec
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
     from effectlog.store.rows import EffectRow, StoredRun
     from effectlog.telemetry import Observer
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
     from effectlog.executor import Executor
 
 logger = logging.getLogger("effectlog")

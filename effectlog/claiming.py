@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
     from effectlog.executor import Executor
     from effectlog.takeover import Gone
 

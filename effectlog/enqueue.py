@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from effectlog.context import RunningAttempt
     from effectlog.decorators.spec import TaskSpec
     from effectlog.decorators.task import CallOptions
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
 
 T = TypeVar("T")
 

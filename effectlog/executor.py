@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
     from effectlog.lease import Owner
     from effectlog.store.rows import StoredRun
 

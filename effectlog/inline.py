@@ -22,7 +22,7 @@ from effectlog.store import commands as c
 from effectlog.takeover import dead_owners, end_gone, expire
 
 if TYPE_CHECKING:
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
     from effectlog.enqueue import Enqueuer
     from effectlog.lease import Owner
     from effectlog.run import Run

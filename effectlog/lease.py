@@ -25,7 +25,7 @@ from effectlog.validation import seconds
 
 if TYPE_CHECKING:
     from effectlog.attempt import Attempt
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
 
 logger = logging.getLogger("effectlog")
 

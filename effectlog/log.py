@@ -13,7 +13,7 @@ from effectlog.administration import Administration
 from effectlog.codec import Codec, JsonCodec
 from effectlog.decorators.registry import registered
 from effectlog.decorators.task import spec_of
-from effectlog.engine import Engine
+from effectlog.engine.engine import Engine
 from effectlog.enqueue import Enqueuer
 from effectlog.errors import ConfigurationError, StoreClosed
 from effectlog.inline import run_here

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from effectlog import telemetry
 from effectlog.ending import dead_letter_run
-from effectlog.entries import is_busy
+from effectlog.engine.queue import is_busy
 from effectlog.errors import StoreClosed, StoreError
 from effectlog.lease import why_lapsed
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
     from effectlog.store.protocol import Store
     from effectlog.store.rows import RunRow
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from effectlog.claiming import Claimer
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
     from effectlog.lease import Owner
 
 logger = logging.getLogger("effectlog")

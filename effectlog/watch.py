@@ -12,7 +12,7 @@ from effectlog.model import RunState
 from effectlog.store.protocol import Confirming
 
 if TYPE_CHECKING:
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
     from effectlog.store.protocol import Store
     from effectlog.store.rows import StoredSummary
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from effectlog.context import RunningAttempt
     from effectlog.decorators.task import Task
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
     from effectlog.enqueue import Enqueuer
     from effectlog.run import Run
 

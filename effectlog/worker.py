@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
-    from effectlog.engine import Engine
+    from effectlog.engine.engine import Engine
 
 logger = logging.getLogger("effectlog")
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from effectlog import EffectLog, Retry, durable_task, effect, entries, operation_id
+from effectlog import EffectLog, Retry, durable_task, effect, operation_id
+from effectlog.engine import queue as entries
 from effectlog.errors import StoreError
 from effectlog.store import commands as c
 from effectlog.store.sqlite.store import SqliteStore

@@ -74,7 +74,7 @@ async def test_the_rest_of_what_was_handed_in_keeps_its_outcomes(store: BusyStor
 async def test_who_may_not_wait_longer_is_told_what_to_do(
     store: BusyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("effectlog.entries.PATIENCE", 0.1)
+    monkeypatch.setattr("effectlog.engine.queue.PATIENCE", 0.1)
     async with EffectLog(store, check_store=False) as log:
         run = await log.enqueue(task, "a")
         store.busy = lambda command: isinstance(command, c.CancelRun)

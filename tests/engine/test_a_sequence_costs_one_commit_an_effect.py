@@ -69,7 +69,7 @@ async def test_effects_in_sequence_cost_one_durable_commit_each(
     tmp_path: Path, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The completed record goes along with the next started one; a long linger keeps a busy machine from parting them."""
-    monkeypatch.setattr("effectlog.inbox.LINGER", 0.1)
+    monkeypatch.setattr("effectlog.engine.queue.LINGER", 0.1)
     async with EffectLog(str(tmp_path / "runs.db"), check_store=False) as log:
         log_of_test.append(log)
         assert await log.run(task) == sum(range(COUNT))
@@ -79,7 +79,7 @@ async def test_effects_in_sequence_cost_one_durable_commit_each(
 
 
 async def test_concurrent_effects_share_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("effectlog.inbox.LINGER", 0.1)
+    monkeypatch.setattr("effectlog.engine.queue.LINGER", 0.1)
     async with EffectLog(str(tmp_path / "runs.db"), check_store=False) as log:
         log_of_test.append(log)
         assert await log.run(side_by_side) == sum(range(COUNT))

@@ -106,7 +106,7 @@ async def test_no_record_overtakes_an_outcome_that_is_tried_again(
     store: FailingStore, task: Any, failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The outcome and what follows it share a batch that fails for good, so each is tried by itself."""
-    monkeypatch.setattr("effectlog.inbox.LINGER", 0.05)
+    monkeypatch.setattr("effectlog.engine.queue.LINGER", 0.05)
     async with EffectLog(store, check_store=False) as log:
         store.fail = failing("FinishEffect:completed", failures, transient=False)
         run = await log.enqueue(task, "a", "b")
@@ -121,8 +121,8 @@ async def test_a_run_does_not_end_over_an_outcome_that_was_never_recorded(
     store: FailingStore, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given up after the lease, an outcome takes what was handed in behind it along."""
-    monkeypatch.setattr("effectlog.entries.LATE", 0.2)
-    monkeypatch.setattr("effectlog.inbox.LINGER", 0.05)
+    monkeypatch.setattr("effectlog.engine.queue.LATE", 0.2)
+    monkeypatch.setattr("effectlog.engine.queue.LINGER", 0.05)
     async with EffectLog(store, lease=0.4, check_store=False) as log:
         store.fail = lambda commands: (
             StoreError("broken", transient=False) if holds(commands, "FinishEffect:completed") else None
@@ -144,7 +144,7 @@ async def test_a_run_does_not_end_over_an_outcome_that_was_never_recorded(
 async def test_a_defect_of_the_store_hurts_only_the_command_that_provokes_it(
     store: FailingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("effectlog.inbox.LINGER", 0.05)
+    monkeypatch.setattr("effectlog.engine.queue.LINGER", 0.05)
 
     def fail(commands: Sequence[Command]) -> Exception | None:
         bad = any(getattr(command, "key", "") == "bad" for command in commands)

@@ -12,7 +12,7 @@ from failing_store import FailingStore
 from whole_records import whole_records
 
 from effectlog import EffectLog, StoreClosed, durable_task, effect
-from effectlog.engine import Engine
+from effectlog.engine.engine import Engine
 
 
 @durable_task

@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from effectlog import (
-    EffectLog,
-    EffectState,
-    NotApplied,
-    Retry,
-    RunState,
-    StoreError,
-    durable_task,
-    effect,
-    entries,
-)
+from effectlog import EffectLog, EffectState, NotApplied, Retry, RunState, StoreError, durable_task, effect
+from effectlog.engine import queue as entries
 from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:

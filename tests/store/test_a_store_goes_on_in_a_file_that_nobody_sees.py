@@ -72,7 +72,7 @@ def test_nothing_is_acknowledged_any_more(tmp_path: Path, what: Callable[[Path],
 
 def test_no_effect_starts_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one's outcome is tried until it is too late for it, which is made short here."""
-    monkeypatch.setattr("effectlog.entries.LATE", 0.2)
+    monkeypatch.setattr("effectlog.engine.queue.LATE", 0.2)
     path = tmp_path / "log.db"
     with EffectLog(path, lease=1.0) as log, pytest.raises(StoreError, match="was deleted, moved or replaced"):
         log.sync.run(sends_twice, True, str(path))

@@ -13,8 +13,8 @@ from effectlog.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from effectlog.batches import Batches, Failure
-    from effectlog.inbox import Inbox
+    from effectlog.engine.batches import Batches, Failure
+    from effectlog.engine.queue import Inbox
     from effectlog.store.protocol import Apply, Threaded
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
 from effectlog import telemetry
-from effectlog.entries import Answer, Entry, deliver, fail
+from effectlog.engine.queue import Answer, Entry, deliver, fail
 from effectlog.errors import StoreClosed, StoreError
 from effectlog.store.protocol import RUN_LOCKED, STORE_GONE
 from effectlog.store.rules.working_set import needs

@@ -16,16 +16,15 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from effectlog.batches import Batches
-from effectlog.changes import Changes
-from effectlog.engine_calls import Calls
-from effectlog.entries import Entry, fail, into
+from effectlog.engine.batches import Batches
+from effectlog.engine.calls import Calls
+from effectlog.engine.changes import Changes
+from effectlog.engine.fast_path import FastPath
+from effectlog.engine.green_threads import refuse_green_threads
+from effectlog.engine.pending_futures import Owed
+from effectlog.engine.queue import STUCK, Entry, Inbox, fail, into
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError
-from effectlog.fast_path import FastPath
-from effectlog.green import refuse_green_threads
-from effectlog.inbox import STUCK, Inbox
 from effectlog.keys import Seals
-from effectlog.owed import Owed
 from effectlog.store.protocol import Concurrent, threaded
 
 if TYPE_CHECKING:
