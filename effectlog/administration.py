@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from effectlog import lease, telemetry
-from effectlog.attempt import Ending
+from effectlog.attempt.attempt import Ending
 from effectlog.codec import Codec, convert
 from effectlog.decorators.registry import declared_effect
 from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound

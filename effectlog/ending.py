@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from effectlog.attempt import Ending
+from effectlog.attempt.attempt import Ending
 from effectlog.clients.retry_after import pause_asked_by
 from effectlog.error_info import MESSAGE_LIMIT, describe, storable
 from effectlog.errors import (
@@ -32,7 +32,7 @@ from effectlog.validation import fitting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from effectlog.attempt import Attempt
+    from effectlog.attempt.attempt import Attempt
     from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
     from effectlog.store.rows import StoredRun

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog import context as here
 from effectlog import telemetry
-from effectlog.attempt import Ending
+from effectlog.attempt.attempt import Ending
 from effectlog.decorators.task_arguments import call_arguments
 from effectlog.ending import (
     BodyEnd,
@@ -32,7 +32,7 @@ from effectlog.user_warnings import warn
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from effectlog.attempt import Attempt
+    from effectlog.attempt.attempt import Attempt
 
 logger = logging.getLogger("effectlog")
 

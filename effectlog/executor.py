@@ -8,8 +8,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from effectlog import call
-from effectlog.attempt import Attempt, Ending, trusted_until
+from effectlog.attempt.attempt import Attempt, Ending, trusted_until
+from effectlog.effects import call
 from effectlog.errors import EffectLogError
 from effectlog.execution import Execution
 from effectlog.store import commands as c

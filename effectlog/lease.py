@@ -17,14 +17,14 @@ import uuid
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from effectlog.attempt import Ending, trusted_until
+from effectlog.attempt.attempt import Ending, trusted_until
+from effectlog.attempt.pauses import INTERVAL, Pulse
 from effectlog.errors import ConfigurationError, EffectLogError
-from effectlog.standstill import INTERVAL, Pulse
 from effectlog.store import commands as c
 from effectlog.validation import seconds
 
 if TYPE_CHECKING:
-    from effectlog.attempt import Attempt
+    from effectlog.attempt.attempt import Attempt
     from effectlog.engine.engine import Engine
 
 logger = logging.getLogger("effectlog")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
-    from effectlog.attempt import Attempt
+    from effectlog.attempt.attempt import Attempt
 
 
 def report_left_behind(attempt: Attempt) -> None:

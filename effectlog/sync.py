@@ -14,10 +14,10 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from effectlog.attempt.in_flight import running_loop
 from effectlog.engine.green_threads import refuse_green_threads
 from effectlog.engine.pending_futures import Owed
 from effectlog.errors import ConfigurationError, EffectLogError, StoreClosed
-from effectlog.in_flight import running_loop
 from effectlog.store.caller_transactions import without_waiting
 
 if TYPE_CHECKING:

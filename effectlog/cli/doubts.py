@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from effectlog.cli.text import ago, counted, moment, shell_word, span
 from effectlog.clock import utc
-from effectlog.doubt import past_horizon, stored_contract
+from effectlog.effects.doubt import past_horizon, stored_contract
 from effectlog.model import Policy, RunState
 from effectlog.printable import one_line, printable
 

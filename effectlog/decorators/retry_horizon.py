@@ -1,7 +1,7 @@
 """Says so where retries may go on for longer than a destination remembers a key.
 
 Past its send horizon an effect in doubt is held instead of sent again, which nobody expects of a task
-that merely retries. It only tells; the horizon itself is kept by ``effectlog.doubt``.
+that merely retries. It only tells; the horizon itself is kept by ``effectlog.effects.doubt``.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from effectlog.attempt import Attempt
+from effectlog.attempt.attempt import Attempt
 from effectlog.context import Request, place
-from effectlog.steps import Invoke
+from effectlog.effects.driver import Invoke
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

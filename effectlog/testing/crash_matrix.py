@@ -19,10 +19,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from effectlog.attempt.in_flight import running_loop
 from effectlog.decorators.registry import declared_effect
 from effectlog.decorators.task import spec_of
 from effectlog.errors import EffectLogError, EffectLogWarning
-from effectlog.in_flight import running_loop
 from effectlog.log import EffectLog
 from effectlog.model import EffectState, RunState
 from effectlog.store.sqlite.store import SqliteStore

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from effectlog import EffectLog, Retry, durable_task, effect, ending, replay
+from effectlog import EffectLog, Retry, durable_task, effect, ending
+from effectlog.effects import replay
 from effectlog.model import UNREADABLE_HERE
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import crash_tasks
 from crash_tasks import pause, say
 
 from effectlog import EffectLog
-from effectlog.steps import Invoke
+from effectlog.effects.driver import Invoke
 from effectlog.store import commands as c
 from effectlog.store.sqlite import store as sqlite
 

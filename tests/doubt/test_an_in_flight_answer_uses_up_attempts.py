@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from effectlog import EffectLog, Retry, durable_task, effect, operation_id, request_error
-from effectlog.doubt import in_flight_again
+from effectlog import EffectLog, Retry, durable_task, effect, operation_id
+from effectlog.effects import request_errors as request_error
+from effectlog.effects.doubt import in_flight_again
 from effectlog.testing.destinations import KINDS, CountingDestination, Fault, send
 
 url = ""

@@ -13,8 +13,9 @@ import pytest
 from scheduler_app import TIMEOUT, timed, timed_effect, timed_thread, two
 from scheduler_processes import completed
 
-from effectlog import AttemptOutcome, RunFailed, RunState, clock, standstill
-from effectlog.standstill import Pulse
+from effectlog import AttemptOutcome, RunFailed, RunState, clock
+from effectlog.attempt import pauses as standstill
+from effectlog.attempt.pauses import Pulse
 
 if TYPE_CHECKING:
     from scheduler_processes import Field, Process

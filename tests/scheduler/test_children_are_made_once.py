@@ -18,7 +18,7 @@ from effectlog import (
     current_attempt,
     durable_task,
 )
-from effectlog.attempt import Ending
+from effectlog.attempt.attempt import Ending
 from effectlog.lease import attempts_at
 
 QUICK = Retry(delay=0.0, jitter=0.0)

@@ -9,7 +9,7 @@ import pytest
 from effectlog import EffectConflict, effect
 from effectlog.decorators.registry import declared_effect
 from effectlog.decorators.spec import EffectCall
-from effectlog.journal import Answer, answer
+from effectlog.effects.journal import Answer, answer
 from effectlog.model import EffectState, Policy
 from effectlog.store.rows import EffectRow
 

@@ -12,7 +12,17 @@ import pytest
 
 from effectlog import Destination, effect
 from effectlog.decorators.registry import declared_effect
-from effectlog.doubt import Decision, Hold, LookUp, Resend, Wait, age, decide, in_flight_again, look_up_again
+from effectlog.effects.doubt import (
+    Decision,
+    Hold,
+    LookUp,
+    Resend,
+    Wait,
+    age,
+    decide,
+    in_flight_again,
+    look_up_again,
+)
 from effectlog.model import Policy
 from effectlog.store.rows import EffectRow, RequestClock
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from effectlog import EffectFailed, JsonCodec, LeaseLost, Retry, StoreError
-from effectlog.attempt import Ending
+from effectlog.attempt.attempt import Ending
 from effectlog.ending import BodyEnd, end_of
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store.commands import EndAttempt, Fence

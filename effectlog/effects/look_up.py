@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from effectlog import doubt
 from effectlog.clients.retry_after import pause_asked_by
 from effectlog.codec import convert
+from effectlog.effects import doubt
+from effectlog.effects.driver import Ask, AskDead, Commit, Sleep
 from effectlog.error_info import describe
 from effectlog.errors import ConfigurationError, DecodingError, EncodingError
 from effectlog.model import Applied, NotApplied, Unknown
-from effectlog.steps import Ask, AskDead, Commit, Sleep
 from effectlog.store import commands as c
 from effectlog.user_warnings import warn
 from effectlog.validation import seconds
 
 if TYPE_CHECKING:
-    from effectlog.call_state import CallState
-    from effectlog.steps import Steps
+    from effectlog.effects.call_state import CallState
+    from effectlog.effects.driver import Steps
     from effectlog.store.rows import EffectRow
 
 logger = logging.getLogger("effectlog")

@@ -11,27 +11,27 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from effectlog import doubt
-from effectlog.attempt import Ending, trusted_until
-from effectlog.call_state import CallState
+from effectlog.attempt.attempt import Ending, trusted_until
 from effectlog.decorators.retry_horizon import check_task
+from effectlog.effects import doubt
+from effectlog.effects.call_state import CallState
+from effectlog.effects.driver import Commit, Invoke, Join, Reread, Sleep, block, drive
+from effectlog.effects.journal import Answer, answer
+from effectlog.effects.look_up import look_up
+from effectlog.effects.replay import replay
+from effectlog.effects.request_errors import after_error
+from effectlog.effects.transactional import InvokeWithin, after_rollback, check_fits
 from effectlog.error_info import declared_failure, describe
 from effectlog.errors import StoreError
-from effectlog.journal import Answer, answer
 from effectlog.keys import OtherSecretError, operation_id
-from effectlog.look_up import look_up
 from effectlog.model import ErrorInfo
-from effectlog.replay import replay
-from effectlog.request_error import after_error
-from effectlog.steps import Commit, Invoke, Join, Reread, Sleep, block, drive
 from effectlog.store import commands as c
 from effectlog.store.rows import RequestClock
-from effectlog.transactional import InvokeWithin, after_rollback, check_fits
 
 if TYPE_CHECKING:
-    from effectlog.attempt import Attempt
+    from effectlog.attempt.attempt import Attempt
     from effectlog.decorators.spec import EffectCall
-    from effectlog.steps import Steps
+    from effectlog.effects.driver import Steps
     from effectlog.store.rows import EffectRow
 
 logger = logging.getLogger("effectlog")

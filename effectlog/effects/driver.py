@@ -1,6 +1,6 @@
 """The few things that an effect call waits for, each in two forms: blocking a thread, or awaited.
 
-``effectlog.call`` yields these from one generator; ``block`` and ``drive`` run that generator for sync and for
+``effectlog.effects.call`` yields these from one generator; ``block`` and ``drive`` run that generator for sync and for
 async functions. So what an effect call does is written once.
 """
 
@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from effectlog.attempt.in_flight import InFlight, running_loop
 from effectlog.context import Request, place
 from effectlog.errors import EffectConflict, EffectLogError
-from effectlog.in_flight import InFlight, running_loop
 from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
-    from effectlog.attempt import Attempt
+    from effectlog.attempt.attempt import Attempt
     from effectlog.store.commands import Command, Outcome
     from effectlog.store.rows import EffectRow
 

@@ -11,20 +11,20 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from effectlog.call_state import awaitable_error
+from effectlog.effects.call_state import awaitable_error
+from effectlog.effects.driver import Commit
+from effectlog.effects.request_errors import after_error
 from effectlog.error_info import describe
 from effectlog.errors import ConfigurationError, StoreError
 from effectlog.model import EffectState
-from effectlog.request_error import after_error
-from effectlog.steps import Commit
 from effectlog.store import commands as c
 from effectlog.store.caller_transactions import is_stale
 from effectlog.store.protocol import OUTCOME_UNKNOWN, AwaitedTransactions, BlockingTransactions
 
 if TYPE_CHECKING:
-    from effectlog.call_state import CallState
     from effectlog.decorators.spec import EffectSpec
-    from effectlog.steps import Invoke, Steps
+    from effectlog.effects.call_state import CallState
+    from effectlog.effects.driver import Invoke, Steps
     from effectlog.store.rows import EffectRow
 
 

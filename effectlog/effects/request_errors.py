@@ -11,21 +11,21 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from effectlog import doubt
-from effectlog.attempt import Ending
+from effectlog.attempt.attempt import Ending
 from effectlog.clients.retry_after import pause_asked_by
 from effectlog.codec import convert
 from effectlog.contract import Verdict
+from effectlog.effects import doubt
+from effectlog.effects.driver import Sleep
 from effectlog.error_info import declared_failure, describe
 from effectlog.errors import DecodingError, EffectLogControl
 from effectlog.keys import shown
 from effectlog.model import Policy
-from effectlog.steps import Sleep
 from effectlog.store import commands as c
 
 if TYPE_CHECKING:
-    from effectlog.call_state import CallState
-    from effectlog.steps import Steps
+    from effectlog.effects.call_state import CallState
+    from effectlog.effects.driver import Steps
 
 logger = logging.getLogger("effectlog")
 

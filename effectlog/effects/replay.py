@@ -11,7 +11,7 @@ from effectlog.model import UNREADABLE_HERE
 from effectlog.store.rules.evidence import is_late_outcome
 
 if TYPE_CHECKING:
-    from effectlog.attempt import Attempt
+    from effectlog.attempt.attempt import Attempt
     from effectlog.decorators.spec import EffectCall
     from effectlog.store.rows import EffectRow
 

@@ -16,7 +16,7 @@ from effectlog.store import commands as c
 from effectlog.validation import fitting
 
 if TYPE_CHECKING:
-    from effectlog.attempt import Attempt
+    from effectlog.attempt.attempt import Attempt
     from effectlog.decorators.spec import EffectCall
     from effectlog.store.rows import EffectRow
 

@@ -16,6 +16,9 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from effectlog.attempt.in_flight import InFlight
+from effectlog.attempt.lease_loss import why_lost
+from effectlog.attempt.pauses import PatientTimer
 from effectlog.clock import utc
 from effectlog.context import CurrentAttempt
 from effectlog.errors import (
@@ -26,10 +29,7 @@ from effectlog.errors import (
     LeaseLost,
     RunCancelling,
 )
-from effectlog.in_flight import InFlight
-from effectlog.losing import why_lost
 from effectlog.printable import one_line
-from effectlog.standstill import PatientTimer
 from effectlog.store import commands as c
 from effectlog.store.rules.effects import note_outcome
 from effectlog.store.rules.working_set import Pages
