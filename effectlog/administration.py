@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from effectlog import lease, telemetry
+from effectlog import telemetry
 from effectlog.attempt.attempt import Ending
 from effectlog.codec import Codec, convert
 from effectlog.decorators.registry import declared_effect
@@ -15,10 +15,11 @@ from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunN
 from effectlog.model import Applied, NotApplied, RunRecord, RunState
 from effectlog.records import run_record
 from effectlog.store import commands as c
-from effectlog.takeover import dead_owners
-from effectlog.upkeep import purge
 from effectlog.validation import fitting, is_storable
 from effectlog.watch import StateWatch
+from effectlog.worker import owner as lease
+from effectlog.worker.maintenance import purge
+from effectlog.worker.takeover import dead_owners
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from effectlog.context import Request, here_attempt, place
-from effectlog.ending import MAX_DEPTH
 from effectlog.errors import ConfigurationError
+from effectlog.worker.outcome import MAX_DEPTH
 
 if TYPE_CHECKING:
     from effectlog.context import RunningAttempt

@@ -16,18 +16,18 @@ from effectlog import telemetry
 from effectlog.context import here_attempt
 from effectlog.decorators.task import spec_of
 from effectlog.errors import ConfigurationError, EffectLogError
-from effectlog.executor import Executor, task_limits
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store import commands as c
-from effectlog.takeover import dead_owners, end_gone, expire
+from effectlog.worker.running import Executor, task_limits
+from effectlog.worker.takeover import dead_owners, end_gone, expire
 
 if TYPE_CHECKING:
     from effectlog.engine.engine import Engine
     from effectlog.enqueue import Enqueuer
-    from effectlog.lease import Owner
     from effectlog.run import Run
     from effectlog.store.rows import StoredRun
-    from effectlog.takeover import Gone
+    from effectlog.worker.owner import Owner
+    from effectlog.worker.takeover import Gone
 
 logger = logging.getLogger("effectlog")
 

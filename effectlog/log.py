@@ -18,8 +18,6 @@ from effectlog.enqueue import Enqueuer
 from effectlog.errors import ConfigurationError, StoreClosed
 from effectlog.inline import run_here
 from effectlog.keys import seals_of
-from effectlog.lease import Owner, checked_lease
-from effectlog.signals import let_go
 from effectlog.store import commands as c
 from effectlog.store.protocol import BacksUp
 from effectlog.store.resolve import resolve_store
@@ -27,7 +25,9 @@ from effectlog.stored_runs import StoredRuns
 from effectlog.sync import SyncRun, SyncRunOperations, SyncWithin, SyncWorker
 from effectlog.validation import seconds, whole
 from effectlog.within import Within
-from effectlog.worker import Worker
+from effectlog.worker.owner import Owner, checked_lease
+from effectlog.worker.signals import let_go
+from effectlog.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,8 +11,8 @@ from effectlog.filters import chosen, chosen_in_bulk, known_state
 from effectlog.model import RunState
 from effectlog.records import run_summary
 from effectlog.run import Run
-from effectlog.upkeep import ENDED
 from effectlog.validation import seconds, whole
+from effectlog.worker.maintenance import ENDED
 
 if TYPE_CHECKING:
     from effectlog.administration import Administration

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from effectlog.run import Run
     from effectlog.stored_runs import StoredRuns
     from effectlog.within import BlockingWithin
-    from effectlog.worker import Worker
+    from effectlog.worker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")

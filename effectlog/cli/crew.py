@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from effectlog.cli.health import WorkerFacts
 from effectlog.clock import utc
-from effectlog.upkeep import SILENT_AFTER
+from effectlog.worker.maintenance import SILENT_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable

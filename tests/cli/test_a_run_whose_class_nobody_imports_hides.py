@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from effectlog import EffectLog, Retry, durable_task, effect, ending
+from effectlog import EffectLog, Retry, durable_task, effect
 from effectlog.effects import replay
 from effectlog.model import UNREADABLE_HERE
+from effectlog.worker import outcome as ending
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -77,7 +77,7 @@ async def test_what_takes_too_long_is_given_back_and_goes_on_later(
     log: EffectLog, destination: CountingDestination, monkeypatch: pytest.MonkeyPatch, until: Any
 ) -> None:
     monkeypatch.setattr(request_error, "IN_FLIGHT_BUDGET", 0.3)
-    monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.3)
+    monkeypatch.setattr("effectlog.worker.outcome.GIVE_BACK_DELAY", 0.3)
     async with log.worker():
         run = await log.enqueue(by_the_run)
         async with asyncio.timeout(20):

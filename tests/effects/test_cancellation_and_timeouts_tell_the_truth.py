@@ -293,7 +293,7 @@ async def waits_until_the_lease_is_short(until: float) -> float:
 async def test_an_effect_that_does_not_fit_the_lease_waits_for_a_renewal(
     log: EffectLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from effectlog.lease import Owner
+    from effectlog.worker.owner import Owner
 
     renewals: list[float] = []
     renew = Owner._renew

@@ -86,7 +86,7 @@ async def test_who_may_not_wait_longer_is_told_what_to_do(
 async def test_a_start_that_stays_busy_is_no_lost_lease(
     store: BusyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.05)
+    monkeypatch.setattr("effectlog.worker.outcome.GIVE_BACK_DELAY", 0.05)
     async with EffectLog(store, lease=1.0, check_store=False) as log:
         store.busy = lambda command: isinstance(command, c.StartEffect) and command.fence.attempt == 1
         run = await log.enqueue(task, "a")

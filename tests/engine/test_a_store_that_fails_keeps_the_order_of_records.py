@@ -186,7 +186,7 @@ async def test_the_stores_trouble_is_never_the_tasks(
     store: FailingStore, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A body that swallows or wraps the error: the run is given back, no attempt is used, no failure is made up."""
-    monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.05)
+    monkeypatch.setattr("effectlog.worker.outcome.GIVE_BACK_DELAY", 0.05)
     async with EffectLog(store, check_store=False) as log:
         store.fail = lambda commands: (
             StoreError("broken on purpose", transient=False)

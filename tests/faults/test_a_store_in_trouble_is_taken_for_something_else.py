@@ -142,7 +142,7 @@ async def test_a_lease_that_the_store_did_not_renew_is_not_blamed_on_the_process
 
 
 def test_a_process_that_was_late_itself_does_not_blame_the_store() -> None:
-    from effectlog.lease import Owner
+    from effectlog.worker.owner import Owner
 
     class Engine:
         """Never asked for anything."""

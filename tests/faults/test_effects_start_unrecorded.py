@@ -83,7 +83,7 @@ scene = Scene()
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     scene.__init__()  # type: ignore[misc]
     # So that what could not be written is offered again at once.
-    monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.1)
+    monkeypatch.setattr("effectlog.worker.outcome.GIVE_BACK_DELAY", 0.1)
 
 
 @effect(key="first")

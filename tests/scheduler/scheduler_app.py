@@ -14,9 +14,10 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from effectlog import EffectLog, Retry, Run, current_attempt, durable_task, effect, operation_id, upkeep
+from effectlog import EffectLog, Retry, Run, current_attempt, durable_task, effect, operation_id
 from effectlog.store import commands
 from effectlog.store.sqlite.store import SqliteStore
+from effectlog.worker import maintenance as upkeep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

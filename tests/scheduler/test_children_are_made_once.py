@@ -19,7 +19,7 @@ from effectlog import (
     durable_task,
 )
 from effectlog.attempt.attempt import Ending
-from effectlog.lease import attempts_at
+from effectlog.worker.owner import attempts_at
 
 QUICK = Retry(delay=0.0, jitter=0.0)
 

@@ -54,8 +54,8 @@ async def takes_over() -> str:
 
 
 async def test_a_takeover_comes_right_after_the_lease(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("effectlog.claiming.LEASE_INTERVAL", 30.0)
-    monkeypatch.setattr("effectlog.claiming.IDLE_INTERVAL", 30.0)
+    monkeypatch.setattr("effectlog.worker.claim_loop.LEASE_INTERVAL", 30.0)
+    monkeypatch.setattr("effectlog.worker.claim_loop.IDLE_INTERVAL", 30.0)
     async with EffectLog(address) as log:
         run = await log.enqueue(takes_over)
         async with opened(address) as store:

@@ -95,7 +95,7 @@ async def _lose_between_two_statements(url: str, second: Any, lose: Coroutine[An
 async def test_a_session_ended_between_two_statements_uses_no_try(
     postgres: str, second: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.05)
+    monkeypatch.setattr("effectlog.worker.outcome.GIVE_BACK_DELAY", 0.05)
     await _lose_between_two_statements(postgres, second, _end_sessions(postgres))
 
 
@@ -107,7 +107,7 @@ async def _restart(server: Server) -> None:
 async def test_a_restart_between_two_statements_uses_no_try(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.05)
+    monkeypatch.setattr("effectlog.worker.outcome.GIVE_BACK_DELAY", 0.05)
     connection = await asyncpg.connect(server.url)
     await connection.execute("CREATE TABLE orders (id TEXT, cents BIGINT)")
     await connection.close()
@@ -132,7 +132,7 @@ async def test_an_error_of_the_function_is_its_own_though_the_connection_is_fine
 async def test_a_full_disk_under_a_statement_uses_no_try(
     sqlite_path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.05)
+    monkeypatch.setattr("effectlog.worker.outcome.GIVE_BACK_DELAY", 0.05)
     full = [True]
 
     def fill(connection: sqlite3.Connection) -> None:

@@ -172,7 +172,7 @@ async def test_a_commit_whose_answer_is_lost_is_found_out(
             raise error
 
     monkeypatch.setattr(kind, "commit", async_commit if is_postgres(store_url) else sync_commit)
-    monkeypatch.setattr("effectlog.ending.GIVE_BACK_DELAY", 0.05)
+    monkeypatch.setattr("effectlog.worker.outcome.GIVE_BACK_DELAY", 0.05)
     async with EffectLog(store_url) as log:
         assert await log.run(task_for(store_url), "a") == "A"
         (record,) = await whole_records(log)

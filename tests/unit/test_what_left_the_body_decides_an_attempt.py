@@ -10,10 +10,10 @@ import pytest
 
 from effectlog import EffectFailed, JsonCodec, LeaseLost, Retry, StoreError
 from effectlog.attempt.attempt import Ending
-from effectlog.ending import BodyEnd, end_of
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store.commands import EndAttempt, Fence
 from effectlog.store.rows import RunRow, StoredRun
+from effectlog.worker.outcome import BodyEnd, end_of
 
 OVER, LOST, CANCELLED, RELEASED = Ending.OVER, Ending.LOST, Ending.CANCELLED, Ending.RELEASED
 TIMED_OUT, HELD, UNABLE = Ending.TIMED_OUT, Ending.HELD, Ending.UNABLE

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from effectlog.attempt.attempt import Attempt, Ending, trusted_until
 from effectlog.effects import call
 from effectlog.errors import EffectLogError
-from effectlog.execution import Execution
 from effectlog.store import commands as c
+from effectlog.worker.executor import Execution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
     from effectlog.engine.engine import Engine
-    from effectlog.lease import Owner
     from effectlog.store.rows import StoredRun
+    from effectlog.worker.owner import Owner
 
 logger = logging.getLogger("effectlog")
 

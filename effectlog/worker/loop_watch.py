@@ -16,7 +16,7 @@ from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
     from effectlog.engine.engine import Engine
-    from effectlog.executor import Executor
+    from effectlog.worker.running import Executor
 
 logger = logging.getLogger("effectlog")
 

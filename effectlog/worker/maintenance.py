@@ -21,9 +21,9 @@ from effectlog.store.protocol import STORE_GONE
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from effectlog.claiming import Claimer
     from effectlog.engine.engine import Engine
-    from effectlog.lease import Owner
+    from effectlog.worker.claim_loop import Claimer
+    from effectlog.worker.owner import Owner
 
 logger = logging.getLogger("effectlog")
 

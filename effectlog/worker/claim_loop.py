@@ -14,10 +14,10 @@ import time
 from typing import TYPE_CHECKING
 
 from effectlog.errors import EffectLogError, StoreClosed, StoreError
-from effectlog.executor import task_limits
 from effectlog.store import commands as c
 from effectlog.store.protocol import STORE_GONE, Foreseeing
-from effectlog.takeover import Takeovers, dead_owners, take_over
+from effectlog.worker.running import task_limits
+from effectlog.worker.takeover import Takeovers, dead_owners, take_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
     from effectlog.engine.engine import Engine
-    from effectlog.executor import Executor
-    from effectlog.takeover import Gone
+    from effectlog.worker.running import Executor
+    from effectlog.worker.takeover import Gone
 
 logger = logging.getLogger("effectlog")
 

@@ -15,19 +15,20 @@ from effectlog import context as here
 from effectlog import telemetry
 from effectlog.attempt.attempt import Ending
 from effectlog.decorators.task_arguments import call_arguments
-from effectlog.ending import (
+from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
+from effectlog.store import commands as c
+from effectlog.user_warnings import warn
+from effectlog.worker.outcome import (
     BodyEnd,
     broken,
     crashed_too_often,
     damaged,
     end_of,
     is_control,
+    report_left_behind,
+    report_unclaimed,
     unreadable_arguments,
 )
-from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
-from effectlog.left_aside import report_left_behind, report_unclaimed
-from effectlog.store import commands as c
-from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

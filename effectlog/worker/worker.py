@@ -1,4 +1,4 @@
-"""One worker: executes runs until it is drained or released. Claiming is ``effectlog.claiming``'s business.
+"""One worker: executes runs until it is drained or released. Claiming is ``effectlog.worker.claim_loop``'s business.
 
 The invariant: when it has left, whatever of it still runs is marked as its own, and nobody else gets it
 before this process is gone or the lease has ended.
@@ -14,14 +14,14 @@ import socket
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from effectlog.blocked import LoopWatch
-from effectlog.claiming import Claimer
 from effectlog.errors import ConfigurationError, EffectLogError
-from effectlog.executor import Executor
-from effectlog.lease import Owner
-from effectlog.signals import Signals
 from effectlog.store import commands as c
-from effectlog.upkeep import Upkeep
+from effectlog.worker.claim_loop import Claimer
+from effectlog.worker.loop_watch import LoopWatch
+from effectlog.worker.maintenance import Upkeep
+from effectlog.worker.owner import Owner
+from effectlog.worker.running import Executor
+from effectlog.worker.signals import Signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping

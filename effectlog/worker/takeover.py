@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from effectlog import telemetry
-from effectlog.ending import dead_letter_run
 from effectlog.engine.queue import is_busy
 from effectlog.errors import StoreClosed, StoreError
-from effectlog.lease import why_lapsed
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 from effectlog.store import commands as c
 from effectlog.store.protocol import RUN_LOCKED, STORE_GONE, TAKES_NO_WRITES
+from effectlog.worker.outcome import dead_letter_run
+from effectlog.worker.owner import why_lapsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
