@@ -55,7 +55,7 @@ from effectlog.retry import Retry
 
 if TYPE_CHECKING:
     from effectlog.log import EffectLog
-    from effectlog.run import Run
+    from effectlog.runs.run import Run
     from effectlog.worker.worker import Worker
 
 _EXECUTING = {"EffectLog": "effectlog.log", "Run": "effectlog.run", "Worker": "effectlog.worker"}

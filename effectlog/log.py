@@ -9,22 +9,22 @@ import weakref
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from effectlog import telemetry
-from effectlog.administration import Administration
 from effectlog.codec import Codec, JsonCodec
 from effectlog.decorators.registry import registered
 from effectlog.decorators.task import spec_of
 from effectlog.engine.engine import Engine
-from effectlog.enqueue import Enqueuer
 from effectlog.errors import ConfigurationError, StoreClosed
-from effectlog.inline import run_here
 from effectlog.keys import seals_of
+from effectlog.runs.administration import Administration
+from effectlog.runs.enqueue import Enqueuer
+from effectlog.runs.operations import StoredRuns
+from effectlog.runs.run_here import run_here
+from effectlog.runs.within import Within
 from effectlog.store import commands as c
 from effectlog.store.protocol import BacksUp
 from effectlog.store.resolve import resolve_store
-from effectlog.stored_runs import StoredRuns
 from effectlog.sync import SyncRun, SyncRunOperations, SyncWithin, SyncWorker
 from effectlog.validation import seconds, whole
-from effectlog.within import Within
 from effectlog.worker.owner import Owner, checked_lease
 from effectlog.worker.signals import let_go
 from effectlog.worker.worker import Worker
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from effectlog.decorators.spec import TaskSpec
     from effectlog.decorators.task import Task
-    from effectlog.run import Run
+    from effectlog.runs.run import Run
     from effectlog.store.protocol import Store
 
 P = ParamSpec("P")

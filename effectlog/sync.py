@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from effectlog.decorators.task import Task
     from effectlog.model import Applied, NotApplied, RunRecord, RunState, RunSummary
-    from effectlog.run import Run
-    from effectlog.stored_runs import StoredRuns
-    from effectlog.within import BlockingWithin
+    from effectlog.runs.operations import StoredRuns
+    from effectlog.runs.run import Run
+    from effectlog.runs.within import BlockingWithin
     from effectlog.worker.worker import Worker
 
 P = ParamSpec("P")

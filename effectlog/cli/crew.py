@@ -11,7 +11,7 @@ from effectlog.worker.maintenance import SILENT_AFTER
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
-    from effectlog.administration import Administration
+    from effectlog.runs.administration import Administration
     from effectlog.store.protocol import WorkerRow
 
 

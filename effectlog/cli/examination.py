@@ -12,12 +12,12 @@ from effectlog.cli.text import Column, ago, moment, size, table
 from effectlog.clock import utc
 from effectlog.model import UNREADABLE_HERE, RunState
 from effectlog.printable import one_line
-from effectlog.records import run_summary
+from effectlog.runs.records import run_summary
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
-    from effectlog.administration import Administration
     from effectlog.model import RunSummary
+    from effectlog.runs.administration import Administration
 
 _NEWEST = 500
 """Pending runs that are looked at one by one."""

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from effectlog.model import RunRecord
-from effectlog.records import Unreadable
+from effectlog.runs.records import Unreadable
 
 
 def dumps(value: Any) -> str:

@@ -14,9 +14,9 @@ from effectlog.cli.opening import open_to_read, run
 from effectlog.cli.options import filter_options, json_option, pasteable_store, store_option
 from effectlog.cli.output import echo
 from effectlog.cli.text import Column, ago, shell_word, span, table
-from effectlog.filters import chosen
 from effectlog.model import UNREADABLE_HERE, RunState
-from effectlog.records import doubts, run_summary
+from effectlog.runs.operations import chosen
+from effectlog.runs.records import doubts, run_summary
 
 if TYPE_CHECKING:
     from effectlog.model import RunSummary

@@ -16,7 +16,7 @@ from effectlog.cli.values import call_arguments, json_arguments, json_value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from effectlog.run import Run
+    from effectlog.runs.run import Run
 
 
 @click.command()

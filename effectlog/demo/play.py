@@ -22,7 +22,7 @@ from effectlog.log import EffectLog
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from effectlog.run import Run
+    from effectlog.runs.run import Run
 
 _CENTS = 1999
 

@@ -9,8 +9,8 @@ import pytest
 
 from effectlog import EffectLog, Run, Worker
 from effectlog.log import SyncLog
+from effectlog.runs.within import Within
 from effectlog.sync import SyncRun, SyncWithin, SyncWorker
-from effectlog.within import Within
 
 TWINS = {EffectLog: SyncLog, Run: SyncRun, Worker: SyncWorker, Within: SyncWithin}
 ONLY_ASYNC = {

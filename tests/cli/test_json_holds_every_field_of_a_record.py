@@ -15,7 +15,7 @@ import shop_app
 
 from effectlog import AttemptRecord, EffectRecord, ErrorInfo, RunRecord, RunSummary
 from effectlog.cli.jsonable import dumps, jsonable
-from effectlog.records import Unreadable
+from effectlog.runs.records import Unreadable
 
 
 def names(record: type) -> list[str]:

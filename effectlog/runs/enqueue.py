@@ -6,35 +6,38 @@ import inspect
 import itertools
 import json
 from collections import OrderedDict
+from collections.abc import Sized
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from effectlog import telemetry
-from effectlog.children import chain, check_child, check_no_transaction, inherit
 from effectlog.context import here_attempt
 from effectlog.decorators.registry import registered
 from effectlog.decorators.subscribers import once_each, payload_parameter
 from effectlog.decorators.task import options_of, spec_of
 from effectlog.decorators.task_arguments import argument_fingerprints, bound, differing_parameters, encoded
 from effectlog.errors import (
+    ConfigurationError,
     IdempotencyConflict,
     KeyTemplateError,
     NoSubscriber,
 )
 from effectlog.keys import KeyTemplate, check_name, fingerprints, new_run_id
-from effectlog.many import conflict_among, keyed_task, with_keys
-from effectlog.run import Run
+from effectlog.runs.children import chain, check_child, check_no_transaction, inherit
+from effectlog.runs.run import Run
 from effectlog.store import commands as c
 from effectlog.store.rows import NewRun
 from effectlog.validation import fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 
-    from effectlog.administration import Administration
     from effectlog.context import RunningAttempt
     from effectlog.decorators.spec import TaskSpec
     from effectlog.decorators.task import CallOptions
     from effectlog.engine.engine import Engine
+    from effectlog.runs.administration import Administration
+    from effectlog.runs.run import Run
+
 
 T = TypeVar("T")
 
@@ -328,4 +331,37 @@ def _conflict(command: c.CreateRuns, created: c.Created, names: list[str]) -> Id
         idempotency_key=command.idempotency_key,
         parameters=names,
         run_id=created.run_ids[0],
+    )
+
+
+def keyed_task(task: Any, key: str | None) -> Any:
+    return task if key is None else task.with_options(idempotency_key=key)
+
+
+def with_keys(
+    calls: Iterable[tuple[Any, ...]], keys: Sequence[str] | None
+) -> Iterator[tuple[tuple[Any, ...], str | None]]:
+    if keys is None:
+        pairs: Iterable[tuple[tuple[Any, ...], str | None]] = ((args, None) for args in calls)
+    else:
+        if isinstance(calls, Sized) and len(calls) != len(keys):
+            raise ConfigurationError(
+                f"enqueue_many: {len(calls)} calls and {len(keys)} idempotency keys; give one key a call"
+            )
+        pairs = zip(calls, keys, strict=True)
+    for args, key in pairs:
+        if not isinstance(args, tuple | list):
+            raise ConfigurationError(
+                f"enqueue_many takes one tuple of positional arguments a run, as in [(1,), (2,)], not {args!r}"
+            )
+        yield tuple(args), key
+
+
+def conflict_among(conflict: IdempotencyConflict, runs: Iterable[Run[Any]]) -> IdempotencyConflict:
+    """The first conflict, with what the whole call has made, which stays."""
+    made = tuple(run.id for run in runs if run.created)
+    return IdempotencyConflict(
+        f"{conflict}. The runs of the other calls up to here are stored ({len(made)} new ones, in the field "
+        f"'created'): with their keys, the same enqueue_many gives them again",
+        **{**conflict.__dict__, "created": made},
     )

@@ -13,10 +13,10 @@ from effectlog.codec import Codec, convert
 from effectlog.decorators.registry import declared_effect
 from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound
 from effectlog.model import Applied, NotApplied, RunRecord, RunState
-from effectlog.records import run_record
+from effectlog.runs.records import run_record
+from effectlog.runs.wait import StateWatch
 from effectlog.store import commands as c
 from effectlog.validation import fitting, is_storable
-from effectlog.watch import StateWatch
 from effectlog.worker import owner as lease
 from effectlog.worker.maintenance import purge
 from effectlog.worker.takeover import dead_owners

@@ -1,6 +1,6 @@
 """``log.within(transaction)``: runs made inside a transaction of the caller's, together with the caller's writes.
 
-Everything but the place where it is stored is ``effectlog.enqueue``'s. Nothing is begun, committed or rolled
+Everything but the place where it is stored is ``effectlog.runs.enqueue``'s. Nothing is begun, committed or rolled
 back here.
 """
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from effectlog.context import RunningAttempt
     from effectlog.decorators.task import Task
     from effectlog.engine.engine import Engine
-    from effectlog.enqueue import Enqueuer
-    from effectlog.run import Run
+    from effectlog.runs.enqueue import Enqueuer
+    from effectlog.runs.run import Run
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from effectlog.decorators.registry import registered
+from effectlog.decorators.task import spec_of
 from effectlog.errors import ConfigurationError
-from effectlog.filters import chosen, chosen_in_bulk, known_state
 from effectlog.model import RunState
-from effectlog.records import run_summary
-from effectlog.run import Run
+from effectlog.runs.records import run_summary
+from effectlog.runs.run import Run
+from effectlog.store.protocol import RunFilter
 from effectlog.validation import seconds, whole
 from effectlog.worker.maintenance import ENDED
 
 if TYPE_CHECKING:
-    from effectlog.administration import Administration
     from effectlog.model import Applied, NotApplied, RunSummary
+    from effectlog.runs.administration import Administration
 
 
 class StoredRuns:
@@ -129,3 +131,46 @@ class StoredRuns:
         await self._admin.resolve(
             run_id, effect_key, answer, by=by, evidence=evidence, if_requests=if_requests
         )
+
+
+_RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def known_state(state: RunState | str) -> RunState:
+    """The state of this name; ConfigurationError, with all names, where there is none."""
+    try:
+        return RunState(state)
+    except ValueError:
+        known = ", ".join(candidate.value for candidate in RunState)
+        raise ConfigurationError(f"state {state!r} is not one of {known}") from None
+
+
+def chosen(state: RunState | str | None, task: Any, before: str | None, limit: int = 0) -> RunFilter:
+    """The filter for runs in this state, of this task (or stored name), made before that run.
+
+    Raises ConfigurationError for a ``before`` that no run has for an id: it would be taken for a place in the list.
+    """
+    if before is not None and not _RUN_ID.fullmatch(before):
+        raise ConfigurationError(f"before={before!r} is not a run's id; give the id of a run that was listed")
+    name = task if task is None or isinstance(task, str) else spec_of(task).name
+    return RunFilter(None if state is None else known_state(state), name, limit, before)
+
+
+def chosen_in_bulk(
+    action: str,
+    state: RunState | str | None,
+    task: Any,
+    before: str | None,
+    *,
+    otherwise: RunState | None = None,
+) -> RunFilter:
+    """As ``chosen``, for what is done to all of them: a filter that was forgotten must not mean every run there is.
+
+    ``otherwise``: the state meant where only the task is named.
+    """
+    if state is None and task is None:
+        raise ConfigurationError(
+            f"{action}() without a filter would take every run of every task; say which, as in "
+            f"{action}(state='pending') or {action}(task=fulfil)"
+        )
+    return chosen(otherwise if state is None else state, task, before)

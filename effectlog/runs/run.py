@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from effectlog.administration import Administration, not_found
 from effectlog.context import here_attempt
 from effectlog.errors import ConfigurationError, RunCancelled, RunFailed, RunHeld
 from effectlog.model import RunRecord, RunState
+from effectlog.runs.administration import Administration, not_found
 
 if TYPE_CHECKING:
     from effectlog.decorators.spec import Annotation

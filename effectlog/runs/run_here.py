@@ -23,8 +23,8 @@ from effectlog.worker.takeover import dead_owners, end_gone, expire
 
 if TYPE_CHECKING:
     from effectlog.engine.engine import Engine
-    from effectlog.enqueue import Enqueuer
-    from effectlog.run import Run
+    from effectlog.runs.enqueue import Enqueuer
+    from effectlog.runs.run import Run
     from effectlog.store.rows import StoredRun
     from effectlog.worker.owner import Owner
     from effectlog.worker.takeover import Gone
