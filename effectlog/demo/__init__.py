@@ -11,6 +11,6 @@ def run_demo() -> bool:
     """Play all three parts, print them, and say whether every count was as promised."""
     import asyncio  # noqa: PLC0415 - the demo's processes import this package too, and need none of this
 
-    from effectlog.demo.play import play_all  # noqa: PLC0415
+    from effectlog.demo.runner import play_all  # noqa: PLC0415
 
     return asyncio.run(play_all())

@@ -15,7 +15,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from effectlog.demo.telling import tell
+from effectlog.demo.events import tell
 
 _PATIENCE = 10.0
 """Seconds for which an answer is held back at most."""
@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main(path: str) -> None:
     """Serve until the demo is over."""
-    from effectlog.demo import leash  # noqa: F401, PLC0415 - importing it is using it
+    from effectlog.demo import exit_with_parent as leash  # noqa: F401, PLC0415 - importing it is using it
 
     handler = type("Handler", (_Handler,), {"book": Book(path)})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

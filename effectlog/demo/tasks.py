@@ -7,7 +7,7 @@ import threading
 import urllib.request
 
 from effectlog import current_attempt, durable_task, effect, operation_id
-from effectlog.demo.telling import tell
+from effectlog.demo.events import tell
 
 
 @effect(key="charge:{order}")

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from effectlog.demo.parts import Counts, Part
     from effectlog.demo.processes import Event
+    from effectlog.demo.scenarios import Counts, Part
     from effectlog.model import RunRecord
 
 

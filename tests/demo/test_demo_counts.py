@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from effectlog.demo.parts import PARTS, Counts
 from effectlog.demo.report import verdict
+from effectlog.demo.scenarios import PARTS, Counts
 from effectlog.demo.timeline import SIGKILL, TAKEOVER, Moment, Outcome
 
 

@@ -20,8 +20,8 @@ from effectlog.testing.conformance import (
     runs,
     time,
 )
-from effectlog.testing.conformance.bench import Bench
 from effectlog.testing.conformance.report import Failure, Report
+from effectlog.testing.conformance.scratch import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from effectlog.store.protocol import Store
-    from effectlog.testing.conformance.bench import Bench
+    from effectlog.testing.conformance.scratch import Bench
 
 topic = Topic("concurrency")
 

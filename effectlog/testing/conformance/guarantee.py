@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from effectlog.testing.conformance.bench import Bench
+    from effectlog.testing.conformance.scratch import Bench
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store import commands as c
-from effectlog.testing.conformance.bench import LEASE
 from effectlog.testing.conformance.expectations import accepted, equal, expect, expect_refused
 from effectlog.testing.conformance.guarantee import Topic
+from effectlog.testing.conformance.scratch import LEASE
 
 if TYPE_CHECKING:
-    from effectlog.testing.conformance.bench import Bench
+    from effectlog.testing.conformance.scratch import Bench
 
 topic = Topic("lease")
 

@@ -10,7 +10,7 @@ from effectlog.testing.conformance.expectations import accepted, equal, expect, 
 from effectlog.testing.conformance.guarantee import Topic
 
 if TYPE_CHECKING:
-    from effectlog.testing.conformance.bench import Bench
+    from effectlog.testing.conformance.scratch import Bench
 
 topic = Topic("purge")
 

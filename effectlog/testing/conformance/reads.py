@@ -16,7 +16,7 @@ from effectlog.testing.conformance.guarantee import Topic
 
 if TYPE_CHECKING:
     from effectlog.store.rows import StoredSummary
-    from effectlog.testing.conformance.bench import Bench
+    from effectlog.testing.conformance.scratch import Bench
 
 topic = Topic("reads")
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from effectlog.demo import report
-from effectlog.demo.parts import PARTS, Counts, Part
 from effectlog.demo.processes import PATIENCE, Child, Event, Stage
+from effectlog.demo.scenarios import PARTS, Counts, Part
 from effectlog.demo.timeline import Outcome, timeline
 from effectlog.log import EffectLog
 
@@ -44,7 +44,7 @@ class Theatre:
             "effectlog",
             "worker",
             "effectlog.demo.tasks",
-            "effectlog.demo.leash",
+            "effectlog.demo.exit_with_parent",
             "--store",
             self.store,
         )
