@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from effectlog.runs.run import Run
     from effectlog.worker.worker import Worker
 
-_EXECUTING = {"EffectLog": "effectlog.log", "Run": "effectlog.run", "Worker": "effectlog.worker"}
+_EXECUTING = {"EffectLog": "effectlog.log", "Run": "effectlog.runs.run", "Worker": "effectlog.worker.worker"}
 
 __all__ = [
     "ActionRefused",

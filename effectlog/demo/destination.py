@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main(path: str) -> None:
     """Serve until the demo is over."""
-    from effectlog.demo import exit_with_parent as leash  # noqa: F401, PLC0415 - importing it is using it
+    from effectlog.demo import exit_with_parent  # noqa: F401, PLC0415 - importing it is using it
 
     handler = type("Handler", (_Handler,), {"book": Book(path)})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

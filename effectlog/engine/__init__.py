@@ -1,0 +1,1 @@
+"""The thread that owns the store: what is handed in becomes batches, and their outcomes go back to who waits."""

@@ -17,7 +17,7 @@ from effectlog.runs.records import run_record
 from effectlog.runs.wait import StateWatch
 from effectlog.store import commands as c
 from effectlog.validation import fitting, is_storable
-from effectlog.worker import owner as lease
+from effectlog.worker import owner
 from effectlog.worker.maintenance import purge
 from effectlog.worker.takeover import dead_owners
 
@@ -90,7 +90,7 @@ class Administration:
         return await self.engine.read(ask())
 
     async def cancel(self, run_id: str, *, force: bool = False) -> c.RunMoved:
-        here = lease.attempts_at(run_id)
+        here = owner.attempts_at(run_id)
         outcome = await self._move(c.CancelRun(run_id, force))
         if not isinstance(outcome, c.RunMoved):
             raise not_found(run_id)
@@ -102,7 +102,7 @@ class Administration:
 
     async def retry(self, run_id: str, *, force: bool = False) -> None:
         # Those of now: what claims the run once it is pending again must not be told to go.
-        here = lease.attempts_at(run_id)
+        here = owner.attempts_at(run_id)
         outcome = await self._move(c.RetryRun(run_id, force))
         if isinstance(outcome, c.RunMoved):
             for attempt in here:

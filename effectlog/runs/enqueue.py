@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from effectlog.decorators.task import CallOptions
     from effectlog.engine.engine import Engine
     from effectlog.runs.administration import Administration
-    from effectlog.runs.run import Run
 
 
 T = TypeVar("T")

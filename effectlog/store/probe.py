@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from effectlog.store.rows import RunRow
 
 _MARK = "probe 1"
-_BUILT_IN = ("effectlog.store.sqlite", "effectlog.store.postgres")
+_BUILT_IN = ("effectlog.store.sqlite.store", "effectlog.store.postgres.store")
 _LEASE = 60.0
 
 _MEANING = {

@@ -59,7 +59,7 @@ def _file_of(url: str, path: str) -> str:
 
 
 def _sqlite(path: str) -> Any:
-    from effectlog.store.sqlite.store import SqliteStore  # noqa: PLC0415 - keeps 'import effectlog' light
+    from effectlog.store.sqlite import SqliteStore  # noqa: PLC0415 - keeps 'import effectlog' light
 
     if not path:
         raise ConfigurationError("the store's path is empty; give a path such as 'orders.db'")
@@ -68,7 +68,7 @@ def _sqlite(path: str) -> Any:
 
 def _postgres(url: str) -> Any:
     try:
-        from effectlog.store.postgres.store import PostgresStore  # noqa: PLC0415 - an extra
+        from effectlog.store.postgres import PostgresStore  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigurationError(
             "PostgreSQL needs its extra; install it with: pip install 'effectlog[postgres]'"

@@ -17,7 +17,7 @@ _MIGRATION = re.compile(r"^(\d{4})_[a-z]+(_[a-z]+)*\.sql$")
 @cache
 def statements(dialect: str) -> Mapping[str, str]:
     """The dialect's statements by name; a name that occurs twice is a packaging error."""
-    text = (resources.files("effectlog.store") / "sql" / dialect / "queries.sql").read_text(encoding="utf-8")
+    text = (resources.files("effectlog.store") / dialect / "queries.sql").read_text(encoding="utf-8")
     parts = _NAME.split(text)[1:]
     names, bodies = parts[::2], parts[1::2]
     if len(set(names)) != len(names):
@@ -29,7 +29,7 @@ def statements(dialect: str) -> Mapping[str, str]:
 def migrations(dialect: str) -> tuple[tuple[int, str, str], ...]:
     """The dialect's migrations as (number, file name, script), in order."""
     found = []
-    for file in (resources.files("effectlog.store") / "sql" / dialect).iterdir():
+    for file in (resources.files("effectlog.store") / dialect).iterdir():
         match = _MIGRATION.match(file.name)
         if match:
             found.append((int(match[1]), file.name, file.read_text(encoding="utf-8")))

@@ -21,8 +21,7 @@ from effectlog.error_info import describe as described
 from effectlog.errors import EffectLogControl
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState
 from effectlog.store import commands as c
-from effectlog.telemetry import attributes, spans
-from effectlog.telemetry import trace_context as carrier
+from effectlog.telemetry import attributes, spans, trace_context
 from effectlog.telemetry.guard import harmless
 from effectlog.telemetry.meters import meters
 from effectlog.telemetry.observer import NOTHING, Observer
@@ -63,7 +62,7 @@ class Recorder(Observer):
     def _begin_span(self) -> None:
         run = self._attempt.run
         *earlier, _ = run.attempts
-        made_in = carrier.unpack(run.trace)
+        made_in = trace_context.unpack(run.trace)
         parent = trace.set_span_in_context(INVALID_SPAN, made_in) if settings.own_traces else made_in
         self._span = spans.tracer().start_span(
             f"attempt {self._attempt.task.name}",
@@ -74,7 +73,7 @@ class Recorder(Observer):
         )
         inside = trace.set_span_in_context(self._span, made_in)
         otel.attach(inside)
-        self.trace = carrier.pack(inside)
+        self.trace = trace_context.pack(inside)
         for attempt in earlier:
             self._tell_of(attempt)
         self._keep_trace()

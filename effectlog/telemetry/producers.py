@@ -12,8 +12,7 @@ from opentelemetry.trace import SpanKind
 
 from effectlog.error_info import describe
 from effectlog.errors import EffectLogControl
-from effectlog.telemetry import attributes, spans
-from effectlog.telemetry import trace_context as carrier
+from effectlog.telemetry import attributes, spans, trace_context
 from effectlog.telemetry.guard import harmless
 from effectlog.telemetry.observer import Producer
 from effectlog.telemetry.settings import tracer_provider
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 def producer(operation: str, name: str, store: str, attempt: RunningAttempt | None) -> Producer | None:
     """A span for an enqueue or emit; without a tracer, one that carries on the caller's own context, if any."""
     if tracer_provider() is None:
-        carried = carrier.pack(otel.get_current())
+        carried = trace_context.pack(otel.get_current())
         return None if carried is None else Producer(carried)
     found = attributes.message(operation, "send", name, store)
     found["effectlog.event" if operation == "emit" else "effectlog.task"] = name
@@ -38,7 +37,7 @@ def producer(operation: str, name: str, store: str, attempt: RunningAttempt | No
         found["effectlog.parent.run.id"] = attempt.run_id
     span = spans.tracer().start_span(f"{operation} {name}", kind=SpanKind.PRODUCER, attributes=found)
     parent = None if attempt is None else attempt.trace
-    return _Producing(span, carrier.pack(trace.set_span_in_context(span), parent))
+    return _Producing(span, trace_context.pack(trace.set_span_in_context(span), parent))
 
 
 class _Producing(Producer):

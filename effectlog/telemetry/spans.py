@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from opentelemetry import trace
 from opentelemetry.trace import Link, Span, StatusCode
 
-from effectlog.telemetry import trace_context as carrier
+from effectlog.telemetry import trace_context
 from effectlog.telemetry.settings import NAME, tracer_provider
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ def tracer() -> Tracer:
 def links_of(run: StoredRun, attempts: list[AttemptRow]) -> list[Link]:
     """Links to what made the run, to its parent, and to these attempts of it."""
     found = [
-        _link(carrier.span_of(run.trace), "enqueue"),
-        _link(carrier.parent_of(run.trace), "parent"),
+        _link(trace_context.span_of(run.trace), "enqueue"),
+        _link(trace_context.parent_of(run.trace), "parent"),
     ]
     for attempt in attempts:
         outcome = attempt.outcome.value if attempt.outcome else "running"
         more: dict[str, str | int] = {"effectlog.attempt": attempt.number, "effectlog.outcome": outcome}
-        found.append(_link(carrier.span_of(attempt.trace), "attempt", **more))
+        found.append(_link(trace_context.span_of(attempt.trace), "attempt", **more))
     return [link for link in found if link is not None]
 
 

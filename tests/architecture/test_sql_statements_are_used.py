@@ -12,12 +12,12 @@ import effectlog.store
 from effectlog.store.statements import statements
 
 STORE = Path(effectlog.store.__file__).parent
-DIALECTS = sorted(folder.name for folder in (STORE / "sql").iterdir() if (folder / "queries.sql").exists())
+DIALECTS = sorted(folder.name for folder in STORE.iterdir() if (folder / "queries.sql").exists())
 
 
 def strings_in(dialect: str) -> set[str]:
     """Every string constant in the dialect's modules: statements are named by them."""
-    files = STORE.glob(f"{dialect}*.py")
+    files = (STORE / dialect).glob("*.py")
     nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
@@ -25,7 +25,7 @@ def strings_in(dialect: str) -> set[str]:
 def names_asked_for(dialect: str) -> set[str]:
     """The constants in ``SQL["name"]``."""
     found = set()
-    for file in STORE.glob(f"{dialect}*.py"):
+    for file in (STORE / dialect).glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             match node:
                 case ast.Subscript(value=ast.Name(id="SQL"), slice=ast.Constant(value=str(name))):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from effectlog import EffectLog, Retry, durable_task, effect, operation_id
-from effectlog.effects import request_errors as request_error
+from effectlog.effects import request_errors
 from effectlog.effects.doubt import in_flight_again
 from effectlog.testing.destinations import KINDS, CountingDestination, Fault, send
 
@@ -76,7 +76,7 @@ async def test_it_is_waited_out(log: EffectLog, destination: CountingDestination
 async def test_what_takes_too_long_is_given_back_and_goes_on_later(
     log: EffectLog, destination: CountingDestination, monkeypatch: pytest.MonkeyPatch, until: Any
 ) -> None:
-    monkeypatch.setattr(request_error, "IN_FLIGHT_BUDGET", 0.3)
+    monkeypatch.setattr(request_errors, "IN_FLIGHT_BUDGET", 0.3)
     monkeypatch.setattr("effectlog.worker.outcome.GIVE_BACK_DELAY", 0.3)
     async with log.worker():
         run = await log.enqueue(by_the_run)
@@ -96,7 +96,7 @@ async def test_what_takes_too_long_is_given_back_and_goes_on_later(
 async def test_a_run_given_back_waits_as_long_as_the_destination_asks(
     log: EffectLog, destination: CountingDestination, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request_error, "IN_FLIGHT_BUDGET", 0.0)
+    monkeypatch.setattr(request_errors, "IN_FLIGHT_BUDGET", 0.0)
     slow = contract.replace(in_flight_wait=timedelta(seconds=30))
 
     @effect(key="send", name="in-flight/slow", destination=slow)

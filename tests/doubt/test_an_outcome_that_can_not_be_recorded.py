@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from effectlog import EffectLog, Retry, durable_task, effect, operation_id
-from effectlog.engine import queue as entries
+from effectlog.engine import queue
 from effectlog.errors import StoreError
 from effectlog.store import commands as c
 from effectlog.store.sqlite.store import SqliteStore
@@ -64,7 +64,7 @@ async def test_it_is_sent_again_with_the_same_key_or_held(
     requests: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(entries, "LATE", 0.2)
+    monkeypatch.setattr(queue, "LATE", 0.2)
     async with EffectLog(path, check_store=False) as log:
         run = await log.enqueue(task, policy)
     async with EffectLog(FullDisk(path), lease=0.5, check_store=False) as broken, broken.worker():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from effectlog import EffectLog, EffectState, NotApplied, Retry, RunState, StoreError, durable_task, effect
-from effectlog.engine import queue as entries
+from effectlog.engine import queue
 from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ async def test_a_full_disk_before_completed_loses_no_outcome(disk: Disk, log: Ef
 async def test_an_outcome_that_a_full_disk_swallowed_for_good_is_in_doubt(
     disk: Disk, log: EffectLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entries, "LATE", 0.1)
+    monkeypatch.setattr(queue, "LATE", 0.1)
     scene.inside_first = disk.fill
     run = await log.enqueue(held)
     async with asyncio.timeout(20):

@@ -9,7 +9,7 @@ from helpers import create, do, new_run
 
 from effectlog.errors import StoreError, StoreRefused
 from effectlog.store import commands as c
-from effectlog.store.postgres import dry_run as postgres_rehearsal
+from effectlog.store.postgres import dry_run
 from effectlog.store.probe import prove
 from effectlog.store.protocol import RunFilter
 from effectlog.testing.conformance import GUARANTEES, check_store
@@ -71,7 +71,7 @@ async def test_a_store_that_fails_in_the_rehearsal_is_refused_by_the_guarantee(
     async def forgetful(*_: object) -> list[StoredRun]:
         return []
 
-    monkeypatch.setattr(postgres_rehearsal, "load_whole", forgetful)
+    monkeypatch.setattr(dry_run, "load_whole", forgetful)
     with pytest.raises(StoreRefused, match="owner and lease are stored"):
         await prove(store)
     assert await store.mark() is None

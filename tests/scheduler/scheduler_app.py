@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from effectlog import EffectLog, Retry, Run, current_attempt, durable_task, effect, operation_id
 from effectlog.store import commands
 from effectlog.store.sqlite.store import SqliteStore
-from effectlog.worker import maintenance as upkeep
+from effectlog.worker import maintenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -243,7 +243,7 @@ async def feed(db: str, options: dict[str, Any], pipe: Connection) -> None:
 
 async def purge(db: str, options: dict[str, Any], pipe: Connection) -> None:
     """When told, purge all that has ended so, in small batches."""
-    upkeep.PURGE_BATCH = options["batch"]
+    maintenance.PURGE_BATCH = options["batch"]
     async with EffectLog(db) as log:
         pipe.send("ready")
         await asyncio.to_thread(pipe.recv)

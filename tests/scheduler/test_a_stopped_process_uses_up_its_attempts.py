@@ -14,7 +14,7 @@ from scheduler_app import TIMEOUT, timed, timed_effect, timed_thread, two
 from scheduler_processes import completed
 
 from effectlog import AttemptOutcome, RunFailed, RunState, clock
-from effectlog.attempt import pauses as standstill
+from effectlog.attempt import pauses
 from effectlog.attempt.pauses import Pulse
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def test_a_standstill_past_the_lease_costs_one_attempt_and_is_told(
 def _pulse(monkeypatch: pytest.MonkeyPatch, *readings: tuple[float, float, float]) -> tuple[float, float]:
     """What a look gives between two readings of the clock of timers, processor time and boot clock."""
     told = iter([(0.0, 0.0, 0.0), *readings])
-    monkeypatch.setattr(standstill, "_clocks", lambda: next(told))
+    monkeypatch.setattr(pauses, "_clocks", lambda: next(told))
     pulse = Pulse()
     return [pulse.look() for _ in readings][-1]
 
@@ -105,7 +105,7 @@ def test_only_a_standstill_is_excused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_clocks_are_those_of_the_machine() -> None:
-    timers, processor, boot = standstill._clocks()
+    timers, processor, boot = pauses._clocks()
     assert abs(timers - time.monotonic()) < 1.0
     assert abs(processor - time.process_time()) < 1.0
     assert abs(boot - clock.SystemClock().boot()) < 1.0

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from effectlog.store.sqlite import change_watch as sqlite_watch
-from effectlog.store.sqlite import inotify as file_writes
+from effectlog.store.sqlite import change_watch, inotify
 from effectlog.store.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def _commit(store: SqliteStore) -> float:
 async def _noticed(store: SqliteStore) -> float:
     """Seconds from a commit until the store tells of it."""
     waiting = asyncio.ensure_future(store.changed())
-    await asyncio.sleep(2 * sqlite_watch.POLL_INTERVAL)
+    await asyncio.sleep(2 * change_watch.POLL_INTERVAL)
     assert not waiting.done(), "told of a change that nobody made"
     committed = _commit(store)
     await waiting
@@ -50,11 +49,11 @@ async def _noticed(store: SqliteStore) -> float:
 
 def _as_told_by(monkeypatch: pytest.MonkeyPatch, kind: str, folder: Path) -> None:
     if kind == "looking":
-        monkeypatch.setattr(sqlite_watch, "watch_writes", lambda _: None)
+        monkeypatch.setattr(change_watch, "watch_writes", lambda _: None)
     elif kind == "deaf":
         (folder / "nobody writes here").touch()
-        watch = file_writes.watch_writes(str(folder / "nobody writes here"))
-        monkeypatch.setattr(sqlite_watch, "watch_writes", lambda _: watch)
+        watch = inotify.watch_writes(str(folder / "nobody writes here"))
+        monkeypatch.setattr(change_watch, "watch_writes", lambda _: watch)
 
 
 @pytest.mark.timed
@@ -65,7 +64,7 @@ async def test_each_commit_is_noticed_however_it_is_told(
     _as_told_by(monkeypatch, kind, tmp_path)
     await store.changed()  # Before the first look anything may have changed.
     first = await _noticed(store)
-    assert first < SOON + (sqlite_watch.SILENCE if kind == "deaf" else 0.0)
+    assert first < SOON + (change_watch.SILENCE if kind == "deaf" else 0.0)
     later = [await _noticed(store) for _ in range(5)]
     print(f"first {first * 1000:.0f} ms, later {max(later) * 1000:.0f} ms")
     assert sorted(later)[2] < SOON, "it went on trusting a watch that tells nothing"
@@ -95,8 +94,8 @@ async def test_a_commit_whose_write_was_told_of_with_another_ones_is_noticed(
     """Two processes have written when the watch looks, and only the first one's commit can be seen by then."""
     told_of = tmp_path / "told of"
     told_of.touch()
-    watch = file_writes.watch_writes(str(told_of))
-    monkeypatch.setattr(sqlite_watch, "watch_writes", lambda _: watch)
+    watch = inotify.watch_writes(str(told_of))
+    monkeypatch.setattr(change_watch, "watch_writes", lambda _: watch)
     await store.changed()
     _commit(store)
     told_of.write_text("both have written", encoding="utf-8")
@@ -109,16 +108,16 @@ async def test_a_commit_whose_write_was_told_of_with_another_ones_is_noticed(
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of writes")
 async def test_while_nobody_writes_nobody_looks(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    really = sqlite_watch._data_version
+    really = change_watch._data_version
 
     def counted(connection: Any) -> int:
         nonlocal looks
         looks += 1
         return really(connection)
 
-    monkeypatch.setattr(sqlite_watch, "_data_version", counted)
+    monkeypatch.setattr(change_watch, "_data_version", counted)
     await store.changed()
-    await asyncio.sleep(2 * sqlite_watch.POLL_INTERVAL)
+    await asyncio.sleep(2 * change_watch.POLL_INTERVAL)
     before = looks
     await asyncio.sleep(1.5)
     assert looks - before <= 3

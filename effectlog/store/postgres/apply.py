@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from effectlog.store import columns as mapping
+from effectlog.store import columns
 from effectlog.store import commands as c
 from effectlog.store.postgres.claims import claim, limited_names, purge
 from effectlog.store.rules.execute import execute
@@ -109,7 +109,7 @@ async def _perform(batch: Batch, command: c.Command, aside: Aside) -> c.Outcome:
         case c.Purge():
             return await purge(batch, command)
         case c.Subscribe():
-            rows = {(s.event, s.task): mapping.subscription_insert(s) for s in command.subscriptions}
+            rows = {(s.event, s.task): columns.subscription_insert(s) for s in command.subscriptions}
             await batch.write("remove_subscriptions", list(command.tasks))
             if rows:
                 await batch.write_rows("save_subscription", list(rows.values()))

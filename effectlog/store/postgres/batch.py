@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from effectlog.model import RunState
-from effectlog.store import columns as mapping
+from effectlog.store import columns
 from effectlog.store.postgres.errors import LostRaceError
 from effectlog.store.postgres.schema import lock_key, owner_key
 from effectlog.store.rules.working_set import Pages
@@ -81,7 +81,7 @@ class Batch:
         # The last row was returned after all of them were locked: a wait must not lengthen a lease.
         self.pages.now = self.pages.lease_now = max(row[17] for row in rows)
         present = {row[0]: tuple(row)[:17] for row in rows if row[0] is not None}
-        for run in mapping.readable(mapping.run_from, present.values()):
+        for run in columns.readable(columns.run_from, present.values()):
             self.pages.runs[run.id] = run
         return wanted - present.keys()
 
@@ -94,17 +94,17 @@ class Batch:
                 raise BlockedError(blocked)
         if wanted.effects:
             rows = await self.fetch("load_effects", *zip(*wanted.effects, strict=True))
-            self._keep_effects(mapping.effect_from(tuple(row)) for row in rows)
+            self._keep_effects(columns.effect_from(tuple(row)) for row in rows)
         unsettled_of = self.pages.need_unsettled(wanted)
         if unsettled_of:
             rows = await self.fetch("load_unsettled", sorted(unsettled_of))
-            self._keep_effects(mapping.readable(mapping.effect_from, map(tuple, rows)))
+            self._keep_effects(columns.readable(columns.effect_from, map(tuple, rows)))
         await self.load_keys(wanted.keys)
 
     async def load_keys(self, keys: Collection[IdempotencyKey]) -> None:
         if keys:
             for row in await self.fetch("load_keys", *zip(*keys, strict=True)):
-                self.pages.keys[row[0], row[1]] = mapping.key_from(row)
+                self.pages.keys[row[0], row[1]] = columns.key_from(row)
 
     def _keep_effects(self, effects: Iterable[EffectRow]) -> None:
         for effect in effects:
@@ -119,19 +119,19 @@ class Batch:
         await self._flush_keys()
         if pages.new_runs:
             await self.write_rows(
-                "insert_run", [mapping.run_insert(run, pages.now) for run in pages.new_runs]
+                "insert_run", [columns.run_insert(run, pages.now) for run in pages.new_runs]
             )
         if pages.begun:
-            await self.write_rows("insert_attempt", [mapping.attempt_insert(row) for row in pages.begun])
+            await self.write_rows("insert_attempt", [columns.attempt_insert(row) for row in pages.begun])
         if pages.traced:
             await self.write_rows("note_trace", pages.traced)
         if pages.ended:
-            await self.write_rows("end_attempt", [mapping.attempt_end(row) for row in pages.ended])
+            await self.write_rows("end_attempt", [columns.attempt_end(row) for row in pages.ended])
         if pages.changed_effects:
-            effects = [mapping.effect_columns(pages.effects[key]) for key in sorted(pages.changed_effects)]
+            effects = [columns.effect_columns(pages.effects[key]) for key in sorted(pages.changed_effects)]
             await self.write_rows("save_effect", effects)
         if pages.changed_runs:
-            runs = [mapping.run_update(pages.runs[run_id]) for run_id in sorted(pages.changed_runs)]
+            runs = [columns.run_update(pages.runs[run_id]) for run_id in sorted(pages.changed_runs)]
             await self.write_rows("update_run", runs)
         pages.clear_changes()
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog.errors import StoreClosed
 from effectlog.model import RunState
-from effectlog.store import columns as mapping
+from effectlog.store import columns
 from effectlog.store.caller_transactions import refuse_awaited, without_waiting
-from effectlog.store.postgres import caller_transaction as postgres_within
+from effectlog.store.postgres import caller_transaction
 from effectlog.store.postgres import schema as postgres_schema
 from effectlog.store.postgres.batch import LEASE_CLOCK
 from effectlog.store.postgres.claims import load_summaries, load_whole
@@ -280,7 +280,7 @@ class PostgresStore:
         Where an outcome is ``Refused`` or late, nothing of this call is stored, and the caller must roll back.
         Raises ConfigurationError for anything else, and StoreError, after which the caller must roll back too.
         """
-        return await postgres_within.apply(transaction, commands, self._sql, self._schema, self._url)
+        return await caller_transaction.apply(transaction, commands, self._sql, self._schema, self._url)
 
     def apply_within_sync(self, transaction: Any, commands: Sequence[c.Command]) -> list[c.Outcome]:
         """As ``apply_within``, on a connection of a blocking driver."""
@@ -373,14 +373,14 @@ class PostgresStore:
 
     async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
         rows = await self._rows("lapsed", LEASE_CLOCK, sorted(dead_owners))
-        return list(mapping.readable(mapping.run_from, map(tuple, rows)))
+        return list(columns.readable(columns.run_from, map(tuple, rows)))
 
     async def next_lapse(self) -> float | None:
         ((seconds,),) = await self._rows("next_lapse", LEASE_CLOCK)
         return None if seconds is None else float(seconds)
 
     async def subscriptions(self, event: str) -> list[c.Subscription]:
-        return [mapping.subscription_from(row) for row in await self._rows("load_subscriptions", event)]
+        return [columns.subscription_from(row) for row in await self._rows("load_subscriptions", event)]
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows("load_workers")

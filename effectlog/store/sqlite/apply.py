@@ -11,7 +11,7 @@ import json
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from effectlog.store import columns as mapping
+from effectlog.store import columns
 from effectlog.store import commands as c
 from effectlog.store.assemble import claimed_runs, summaries, whole_runs
 from effectlog.store.rules import runs as run_rules
@@ -68,7 +68,7 @@ def _perform(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, comma
         case c.Purge():
             return _purge(connection, pages, live, command)
         case c.Subscribe():
-            rows = [mapping.subscription_insert(subscription) for subscription in command.subscriptions]
+            rows = [columns.subscription_insert(subscription) for subscription in command.subscriptions]
             connection.execute(SQL["remove_subscriptions"], (as_json(command.tasks),))
             _write(connection, "save_subscription", rows)
         case c.Beat():
@@ -85,19 +85,19 @@ def _perform(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, comma
 
 def _load(connection: sqlite3.Connection, pages: Pages, wanted: Needs) -> None:
     if wanted.runs:
-        for run in mapping.readable(mapping.run_from, _rows(connection, "load_runs", wanted.runs)):
+        for run in columns.readable(columns.run_from, _rows(connection, "load_runs", wanted.runs)):
             pages.runs[run.id] = run
     if wanted.effects:
         for row in _rows(connection, "load_effects", wanted.effects):
-            pages.effects[row[0], row[1]] = mapping.effect_from(row)
+            pages.effects[row[0], row[1]] = columns.effect_from(row)
     unsettled_of = pages.need_unsettled(wanted)
     if unsettled_of:
         rows = _rows(connection, "load_unsettled", unsettled_of)
-        for effect in mapping.readable(mapping.effect_from, rows):
+        for effect in columns.readable(columns.effect_from, rows):
             pages.effects.setdefault((effect.run_id, effect.key), effect)
     if wanted.keys:
         for row in _rows(connection, "load_keys", wanted.keys):
-            pages.keys[row[0], row[1]] = mapping.key_from(row)
+            pages.keys[row[0], row[1]] = columns.key_from(row)
 
 
 def _rows(connection: sqlite3.Connection, statement: str, wanted: Iterable[Any]) -> list[Any]:
@@ -114,11 +114,11 @@ def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None
         ]
         _write(connection, "insert_key", keys)
     if pages.begun:
-        _write(connection, "insert_attempt", [mapping.attempt_insert(attempt) for attempt in pages.begun])
+        _write(connection, "insert_attempt", [columns.attempt_insert(attempt) for attempt in pages.begun])
     if pages.traced:
         _write(connection, "note_trace", pages.traced)
     if pages.ended:
-        _write(connection, "end_attempt", [mapping.attempt_end(attempt) for attempt in pages.ended])
+        _write(connection, "end_attempt", [columns.attempt_end(attempt) for attempt in pages.ended])
     if pages.changed_effects:
         _flush_effects(connection, pages)
     if pages.changed_runs:
@@ -128,12 +128,12 @@ def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None
     pages.clear_changes()
 
 
-def _new_run(run: NewRun, now: float) -> mapping.Columns:
-    return (*mapping.run_insert(run, now), run.waits_since)
+def _new_run(run: NewRun, now: float) -> columns.Columns:
+    return (*columns.run_insert(run, now), run.waits_since)
 
 
-def _changed_run(run: RunRow) -> mapping.Columns:
-    return (*mapping.run_update(run), run.waits_since)
+def _changed_run(run: RunRow) -> columns.Columns:
+    return (*columns.run_update(run), run.waits_since)
 
 
 def _flush_effects(connection: sqlite3.Connection, pages: Pages) -> None:
@@ -142,17 +142,17 @@ def _flush_effects(connection: sqlite3.Connection, pages: Pages) -> None:
     for identity, only_completed in pages.changed_effects.items():
         effect = pages.effects[identity]
         if effect.version == 1:
-            begun.append(mapping.effect_insert(effect))
+            begun.append(columns.effect_insert(effect))
         elif only_completed:
-            completed.append(mapping.effect_completion(effect))
+            completed.append(columns.effect_completion(effect))
         else:
-            other.append(mapping.effect_columns(effect))
+            other.append(columns.effect_columns(effect))
     _write(connection, "insert_effect", begun)
     _write(connection, "complete_effect", completed)
     _write(connection, "save_effect", other)
 
 
-def _write(connection: sqlite3.Connection, name: str, rows: Sequence[mapping.Columns]) -> None:
+def _write(connection: sqlite3.Connection, name: str, rows: Sequence[columns.Columns]) -> None:
     write_rows(connection, SQL[name], rows)
 
 

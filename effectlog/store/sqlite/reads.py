@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog.model import RunState
-from effectlog.store import columns as mapping
+from effectlog.store import columns
 from effectlog.store.protocol import Due, RunFilter, WorkerRow
 from effectlog.store.sqlite import file as sqlite_file
 from effectlog.store.sqlite.apply import SQL, as_json, load_runs, load_summaries
@@ -71,7 +71,7 @@ class SqliteReads:
         rows = await self._rows(
             "lapsed", clock=clock.identity, now=clock.monotonic(), dead_owners=as_json(dead_owners)
         )
-        return list(mapping.readable(mapping.run_from, rows))
+        return list(columns.readable(columns.run_from, rows))
 
     async def next_lapse(self) -> float | None:
         now = self._clock.monotonic()
@@ -79,11 +79,11 @@ class SqliteReads:
         return None if ends is None else ends - now
 
     async def subscriptions(self, event: str) -> list[Subscription]:
-        return [mapping.subscription_from(row) for row in await self._rows("load_subscriptions", event)]
+        return [columns.subscription_from(row) for row in await self._rows("load_subscriptions", event)]
 
     async def workers(self) -> list[WorkerRow]:
         rows = await self._rows("load_workers")
-        return [WorkerRow(*[*row[:-1], mapping.names_from(row[-1])]) for row in rows]
+        return [WorkerRow(*[*row[:-1], columns.names_from(row[-1])]) for row in rows]
 
     async def health(self) -> dict[str, object]:
         states = dict(await self._rows("count_states"))

@@ -27,7 +27,7 @@ from effectlog.store.caller_transactions import (
 )
 from effectlog.store.dry_run import StageOn
 from effectlog.store.sqlite import file as sqlite_file
-from effectlog.store.sqlite import transactions as sqlite_within
+from effectlog.store.sqlite import transactions
 from effectlog.store.sqlite.apply import SQL, apply_batch, load_runs, perform
 from effectlog.store.sqlite.change_watch import ChangeWatch
 from effectlog.store.sqlite.errors import no_connection, translated
@@ -235,7 +235,7 @@ class SqliteStore(SqliteReads):
         """
         check_commands(commands)
         connection = await driver_connection(transaction)
-        arguments = (sqlite_within.apply, self._path, self._clock, commands)
+        arguments = (transactions.apply, self._path, self._clock, commands)
         if isinstance(connection, sqlite3.Connection):
             return self._borrowed(connection, *arguments)
         if not isinstance(connection, aiosqlite.Connection):
@@ -251,7 +251,7 @@ class SqliteStore(SqliteReads):
             raise has_to_be_awaited()
         if not isinstance(connection, sqlite3.Connection):
             raise no_connection(transaction)
-        return self._borrowed(connection, sqlite_within.apply, self._path, self._clock, commands)
+        return self._borrowed(connection, transactions.apply, self._path, self._clock, commands)
 
     def _borrowed(self, connection: sqlite3.Connection, function: Callable[..., T], *args: Any) -> T:
         try:
@@ -266,7 +266,7 @@ class SqliteStore(SqliteReads):
             raise translated(error, self.name) from error
 
     @contextlib.contextmanager
-    def transaction_sync(self) -> Iterator[sqlite_within.OpenTransaction]:
+    def transaction_sync(self) -> Iterator[transactions.OpenTransaction]:
         """A transaction on this file for an effect's own writes, on a sqlite3 connection of the calling thread.
 
         It is rolled back unless ``commit`` is called. Nobody else writes to the file meanwhile.
@@ -278,10 +278,10 @@ class SqliteStore(SqliteReads):
             )
         with contextlib.ExitStack() as stack:
             try:
-                opened = stack.enter_context(sqlite_within.transaction(self._connection))
+                opened = stack.enter_context(transactions.transaction(self._connection))
             except sqlite3.Error as error:
                 raise translated(error, self.name) from error
-            with sqlite_within.explained(self.name):
+            with transactions.explained(self.name):
                 yield opened
 
     async def _read(self, function: Callable[..., T], *args: Any) -> T:
