@@ -31,7 +31,7 @@ from effectlog.store.rows import RequestClock
 if TYPE_CHECKING:
     from effectlog.attempt.attempt import Attempt
     from effectlog.decorators.spec import EffectCall
-    from effectlog.effects.driver import Steps
+    from effectlog.effects.driver import Operations
     from effectlog.store.rows import EffectRow
 
 logger = logging.getLogger("effectlog")
@@ -47,7 +47,7 @@ def make(attempt: Attempt, call: EffectCall) -> Any:
     return coroutine
 
 
-def perform(attempt: Attempt, call: EffectCall, *, in_time: bool) -> Steps:
+def perform(attempt: Attempt, call: EffectCall, *, in_time: bool) -> Operations:
     """Answer one effect call from the journal, or make it happen."""
     attempt.unawaited.pop(id(call), None)
     while True:
@@ -63,7 +63,7 @@ def perform(attempt: Attempt, call: EffectCall, *, in_time: bool) -> Steps:
 class Call(CallState):
     """The flow of one call: what the journal answers, a request, what its outcome means."""
 
-    def run(self) -> Steps:
+    def run(self) -> Operations:
         while True:
             self.attempt.check_open(self.spec.name if self.in_time else None)
             effect = self.effect
@@ -100,7 +100,7 @@ class Call(CallState):
             self.attempt.refuse(f"effect {self.call.key!r} can't be compared with its record: {error}")
             raise self.attempt.signal() from error
 
-    def _answer_doubt(self, effect: EffectRow) -> Steps:
+    def _answer_doubt(self, effect: EffectRow) -> Operations:
         """Deal with an earlier request without an outcome; True if another may be sent now."""
         contract = doubt.contract_of(effect, self.spec)
         settle = contract.settle.total_seconds() if contract else 0.0
@@ -124,7 +124,7 @@ class Call(CallState):
                 yield from look_up(self, effect)
         return False
 
-    def _see_news(self) -> Steps:
+    def _see_news(self) -> Operations:
         """After a wait in doubt: somebody may have decided meanwhile, or an earlier owner may have woken up."""
         if self.effect is not None and self.effect.unsettled:
             with contextlib.suppress(StoreError):  # Nothing is sent without the store's consent.
@@ -132,7 +132,7 @@ class Call(CallState):
 
     # --- a request -----------------------------------------------------------------------------
 
-    def _fit_lease(self, timeout: float) -> Steps:
+    def _fit_lease(self, timeout: float) -> Operations:
         """Wait for a renewal where the effect's timeout does not fit what is left of the lease."""
         attempt = self.attempt
         fresh = trusted_until(0.0, attempt.lease)
@@ -144,7 +144,7 @@ class Call(CallState):
             attempt.want_renewal()
             yield Sleep(attempt, 0.02)
 
-    def _start(self) -> Steps:
+    def _start(self) -> Operations:
         """Make the *started* record durable; False if the journal turned out to hold something new."""
         effect = self.effect
         try:
@@ -182,7 +182,7 @@ class Call(CallState):
             destination=self.spec.destination_json,
         )
 
-    def _request(self) -> Steps:
+    def _request(self) -> Operations:
         """Call the function once; (True, result), or (False, None) to look at the journal again."""
         effect = self.effect
         assert effect is not None  # noqa: S101 - it was started just now

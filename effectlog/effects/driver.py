@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from effectlog.store.rows import EffectRow
 
 
-class Step(Protocol):
+class Operation(Protocol):
     """Something to wait for."""
 
     def block(self) -> Any:
@@ -41,10 +41,10 @@ class Step(Protocol):
         ...
 
 
-Steps: TypeAlias = "Generator[Step, Any, Any]"
+Operations: TypeAlias = "Generator[Operation, Any, Any]"
 
 
-def block(steps: Steps) -> Any:
+def block(steps: Operations) -> Any:
     """Run the steps on the calling thread and return what they return."""
     try:
         step = next(steps)
@@ -72,7 +72,7 @@ def _stop_of_users(error: RuntimeError) -> BaseException:
     )
 
 
-async def drive(steps: Steps) -> Any:
+async def drive(steps: Operations) -> Any:
     """Run the steps on the calling loop and return what they return."""
     try:
         step = next(steps)

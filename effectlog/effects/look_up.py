@@ -21,7 +21,7 @@ from effectlog.validation import seconds
 
 if TYPE_CHECKING:
     from effectlog.effects.call_state import CallState
-    from effectlog.effects.driver import Steps
+    from effectlog.effects.driver import Operations
     from effectlog.store.rows import EffectRow
 
 logger = logging.getLogger("effectlog")
@@ -39,7 +39,7 @@ class Proof(Struct, frozen=True):
     owner_dead: bool
 
 
-def look_up(state: CallState, effect: EffectRow) -> Steps:
+def look_up(state: CallState, effect: EffectRow) -> Operations:
     """Ask once; settle the effect, wait before the next question, or hold."""
     # Before the question: a request may land while it is being answered.
     proof = yield from _worth_of_a_miss(state, effect)
@@ -74,7 +74,7 @@ def _pause(retry_after: Any) -> float | None:
         return None
 
 
-def _worth_of_a_miss(state: CallState, effect: EffectRow) -> Steps:
+def _worth_of_a_miss(state: CallState, effect: EffectRow) -> Operations:
     attempt = state.attempt
     destination = doubt.contract_of(effect, state.spec)
     settle = destination.settle.total_seconds() if destination else DEFAULT_SETTLE
@@ -92,7 +92,7 @@ def _worth_of_a_miss(state: CallState, effect: EffectRow) -> Steps:
     return Proof(max(left, state.dead_since + settle - time.monotonic()), owner_dead=True)
 
 
-def _ask(state: CallState, effect: EffectRow) -> Steps:
+def _ask(state: CallState, effect: EffectRow) -> Operations:
     assert state.spec.look_up is not None  # noqa: S101 - its policy says so
     assert state.spec.question is not None  # noqa: S101 - as above
     request, call = state.request_scope(effect), state.call
@@ -122,7 +122,7 @@ def _ask(state: CallState, effect: EffectRow) -> Steps:
     return answer
 
 
-def _settle_applied(state: CallState, effect: EffectRow, value: object) -> Steps:
+def _settle_applied(state: CallState, effect: EffectRow, value: object) -> Operations:
     try:
         data, _ = state.stored_form(convert(value, state.spec.returns.value))
     except (EncodingError, DecodingError) as error:
@@ -130,7 +130,9 @@ def _settle_applied(state: CallState, effect: EffectRow, value: object) -> Steps
     yield from _commit(state, effect, applied=True, result=data)
 
 
-def _settle_not_applied(state: CallState, effect: EffectRow, proof: Proof, *, new_operation: bool) -> Steps:
+def _settle_not_applied(
+    state: CallState, effect: EffectRow, proof: Proof, *, new_operation: bool
+) -> Operations:
     if proof.left > 0:
         # The index may lag behind, or the first request may still be on its way.
         yield Sleep(state.attempt, min(proof.left, doubt.look_up_again(state.asked)))
@@ -147,7 +149,7 @@ def _commit(
     applied: bool,
     result: bytes | None = None,
     new_operation: bool = False,
-) -> Steps:
+) -> Operations:
     outcome = yield Commit(
         state.attempt,
         c.SettleEffect(

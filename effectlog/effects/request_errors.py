@@ -25,7 +25,7 @@ from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     from effectlog.effects.call_state import CallState
-    from effectlog.effects.driver import Steps
+    from effectlog.effects.driver import Operations
 
 logger = logging.getLogger("effectlog")
 
@@ -33,7 +33,7 @@ IN_FLIGHT_BUDGET = 120.0
 """Seconds that answers of "another request is in flight" are waited out before the attempt is given back."""
 
 
-def after_error(state: CallState, error: BaseException) -> Steps:
+def after_error(state: CallState, error: BaseException) -> Operations:
     """Record what the exception says: (True, value) for success, (False, None) to look again, or raise."""
     verdict = _judge(state, error)
     if verdict is Verdict.APPLIED:
@@ -110,7 +110,7 @@ def _fits(state: CallState, value: Any) -> bool:
     return True
 
 
-def _wait_out(state: CallState, error: BaseException) -> Steps:
+def _wait_out(state: CallState, error: BaseException) -> Operations:
     """Another request with this key is being executed over there: wait, using no attempt and no try."""
     state.finish(c.RequestOutcome.UNKNOWN, error)
     destination = state.spec.destination
@@ -141,7 +141,7 @@ def _misused(state: CallState, error: BaseException) -> str:
     )
 
 
-def _before_next_try(state: CallState, error: BaseException) -> Steps:
+def _before_next_try(state: CallState, error: BaseException) -> Operations:
     """Wait for the effect's own next try, or raise the error where there is none."""
     retry = state.spec.retry
     over = retry is None or not isinstance(error, Exception) or isinstance(error, EffectLogControl)

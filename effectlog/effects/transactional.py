@@ -24,7 +24,7 @@ from effectlog.store.protocol import OUTCOME_UNKNOWN, AwaitedTransactions, Block
 if TYPE_CHECKING:
     from effectlog.decorators.spec import EffectSpec
     from effectlog.effects.call_state import CallState
-    from effectlog.effects.driver import Invoke, Steps
+    from effectlog.effects.driver import Invoke, Operations
     from effectlog.store.rows import EffectRow
 
 
@@ -115,7 +115,7 @@ def _stored(outcomes: list[c.Outcome]) -> EffectRow:
     return outcome.effect
 
 
-def after_rollback(state: CallState, error: BaseException) -> Steps:
+def after_rollback(state: CallState, error: BaseException) -> Operations:
     """What follows from an exception: nothing is stored, unless a commit's answer was lost or the function committed."""
     if isinstance(error, OvertakenError):
         state.finish(c.RequestOutcome.NOT_APPLIED, error)
@@ -133,7 +133,7 @@ def after_rollback(state: CallState, error: BaseException) -> Steps:
     return (yield from after_error(state, error))
 
 
-def _ask_journal(state: CallState, error: BaseException) -> Steps:
+def _ask_journal(state: CallState, error: BaseException) -> Operations:
     """Tell the store that nothing was done: it believes that only if the commit has not landed."""
     nothing = c.RequestOutcome.NOT_APPLIED
     command = c.FinishEffect(state.attempt.fence, state.call.key, nothing, error=describe(error))
