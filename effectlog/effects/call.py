@@ -15,7 +15,7 @@ from effectlog.attempt.attempt import Ending, trusted_until
 from effectlog.decorators.retry_horizon import check_task
 from effectlog.effects import doubt
 from effectlog.effects.call_state import CallState
-from effectlog.effects.driver import Commit, Invoke, Join, Reread, Sleep, block, drive
+from effectlog.effects.driver import Commit, Invoke, Join, Reread, Sleep, run_async, run_blocking
 from effectlog.effects.journal import Answer, answer
 from effectlog.effects.look_up import look_up
 from effectlog.effects.replay import replay
@@ -41,8 +41,8 @@ def make(attempt: Attempt, call: EffectCall) -> Any:
     """Make one effect call: the result of a sync one, the coroutine of an async one."""
     in_time = attempt.ending is None
     if not call.spec.is_async:
-        return block(perform(attempt, call, in_time=in_time))
-    coroutine = drive(perform(attempt, call, in_time=in_time))
+        return run_blocking(perform(attempt, call, in_time=in_time))
+    coroutine = run_async(perform(attempt, call, in_time=in_time))
     attempt.unawaited[id(call)] = (call.spec.name, coroutine)  # Until somebody awaits it.
     return coroutine
 
