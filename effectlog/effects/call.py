@@ -1,4 +1,4 @@
-"""One effect call inside an attempt, from journal to result, as steps that sync and async code share.
+"""One effect call inside an attempt, from journal to result, as operations that sync and async code share.
 
 The order is the product: the *started* record is durable before the function is called, the outcome is with
 the engine before the caller gets it, and nothing is sent twice but by the declared answer to doubt.

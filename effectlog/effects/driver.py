@@ -1,6 +1,6 @@
 """The few things that an effect call waits for, each in two forms: blocking a thread, or awaited.
 
-``effectlog.effects.call`` yields these from one generator; ``block`` and ``drive`` run that generator for sync and for
+``effectlog.effects.call`` yields these from one generator; ``run_blocking`` and ``run_async`` run that generator for sync and for
 async functions. So what an effect call does is written once.
 """
 
@@ -44,17 +44,17 @@ class Operation(Protocol):
 Operations: TypeAlias = "Generator[Operation, Any, Any]"
 
 
-def block(steps: Operations) -> Any:
-    """Run the steps on the calling thread and return what they return."""
+def run_blocking(operations: Operations) -> Any:
+    """Run the operations on the calling thread and return what they return."""
     try:
-        step = next(steps)
+        operation = next(operations)
         while True:
             try:
-                value = step.block()
+                value = operation.block()
             except BaseException as error:
-                step = steps.throw(error)
+                operation = operations.throw(error)
             else:
-                step = steps.send(value)
+                operation = operations.send(value)
     except StopIteration as end:
         return end.value
     except RuntimeError as error:
@@ -72,17 +72,17 @@ def _stop_of_users(error: RuntimeError) -> BaseException:
     )
 
 
-async def drive(steps: Operations) -> Any:
-    """Run the steps on the calling loop and return what they return."""
+async def run_async(operations: Operations) -> Any:
+    """Run the operations on the calling loop and return what they return."""
     try:
-        step = next(steps)
+        operation = next(operations)
         while True:
             try:
-                value = await step.wait()
+                value = await operation.wait()
             except BaseException as error:
-                step = steps.throw(error)
+                operation = operations.throw(error)
             else:
-                step = steps.send(value)
+                operation = operations.send(value)
     except StopIteration as end:
         return end.value
 
