@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("effectlog")
 
 
-class Ending(StrEnum):
+class StopReason(StrEnum):
     """Why an attempt takes nothing new any more."""
 
     OVER = "its body is over"
@@ -103,7 +103,7 @@ class Attempt:
         self.fence = c.Fence(run.row.id, run.row.attempt)
         self.chain = c.Chain()
         self.journal: dict[str, EffectRow] = {effect.key: effect for effect in run.effects}
-        self.ending: Ending | None = None
+        self.ending: StopReason | None = None
         self.reason, self._unrenewed, self.back_in = "", "", 0.0
         self.refused = False
         """An effect wanted to start while the attempt was ending."""
@@ -113,7 +113,7 @@ class Attempt:
         self.called: set[str] = set()
         """The keys of all effects that this attempt has called."""
         self.unawaited: dict[int, tuple[str, Any]] = {}
-        self.interrupt: Callable[[Ending], None] = lambda _: None
+        self.interrupt: Callable[[StopReason], None] = lambda _: None
         self.want_renewal: Callable[[], None] = lambda: None
         self.notice_standstill: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.store_trouble: Callable[[], str] = lambda: ""
@@ -168,17 +168,17 @@ class Attempt:
     def check_open(self, effect: str | None = None) -> None:
         """Raise the control signal that fits if nothing may start any more; ``effect``: one that was called in time."""
         if self.ending is None and time.monotonic() >= self.lease_until:
-            self.end(Ending.LOST)
+            self.end(StopReason.LOST)
         if self.ending is not None:
             self.refused = True
-            if effect is not None and self.ending is Ending.OVER:
+            if effect is not None and self.ending is StopReason.OVER:
                 self.cut_off.add(effect)
             raise self.signal()
 
     def signal(self) -> EffectLogControl:
         """The control signal for how this attempt is ending."""
         where = f"run {self.run_id}, attempt {self.fence.attempt}"
-        if self.ending is Ending.LOST:
+        if self.ending is StopReason.LOST:
             in_time = time.monotonic() < self.lease_until
             why = why_lost(self.lease, stood_still=self.stood_still, in_time=in_time, store=self._unrenewed)
             return LeaseLost(
@@ -186,31 +186,33 @@ class Attempt:
                 f"worker goes on with the run",
                 run_id=self.run_id,
             )
-        if self.ending is Ending.CANCELLED:
+        if self.ending is StopReason.CANCELLED:
             return RunCancelling(f"{where}: the run is being cancelled", run_id=self.run_id)
         return AttemptOver(f"{where} takes no more effects: {self.ending}", run_id=self.run_id)
 
     def lose(self) -> EffectLogControl:
         """Note that the store has refused this owner, and return the control signal to raise."""
-        self.end(Ending.LOST)
+        self.end(StopReason.LOST)
         return self.signal()
 
-    def end(self, ending: Ending, reason: str = "", *, back_in: float = 0.0) -> None:
+    def end(self, ending: StopReason, reason: str = "", *, back_in: float = 0.0) -> None:
         """Begin to end. The first reason stands, except that a lost lease overrides every other.
 
         ``back_in``: seconds before a run that is given back may be claimed again.
         """
         with self._lock:
-            if self.ending is not None and not (ending is Ending.LOST and self.ending is not Ending.LOST):
+            if self.ending is not None and not (
+                ending is StopReason.LOST and self.ending is not StopReason.LOST
+            ):
                 return
-            if ending is Ending.LOST:
+            if ending is StopReason.LOST:
                 self._unrenewed = self.store_trouble()
             self.ending = ending
             self.reason = reason or str(ending)
             self.back_in = back_in
             if self._ending_signal is not None:
                 self._ending_signal.set()
-        if ending is not Ending.OVER:
+        if ending is not StopReason.OVER:
             self.interrupt(ending)
 
     def wait_for_ending(self, seconds: float) -> None:
@@ -225,23 +227,23 @@ class Attempt:
     def refuse(self, reason: str, *, back_in: float = 0.0) -> None:
         """Give the run back because this process can't go on with it, though nothing is wrong with the run."""
         self.refused = True
-        self.end(Ending.UNABLE, reason, back_in=back_in)
+        self.end(StopReason.UNABLE, reason, back_in=back_in)
 
     def hold(self, key: str, reason: str) -> None:
         """End the attempt because this effect waits for a decision."""
         self.holds[key] = reason
         self.observer.held(key, reason)
-        self.end(Ending.HELD, f"effect {key!r}: {reason}")
+        self.end(StopReason.HELD, f"effect {key!r}: {reason}")
 
     @property
     def lost(self) -> bool:
         """Its lease is lost."""
-        return self.ending is Ending.LOST
+        return self.ending is StopReason.LOST
 
     @property
     def released(self) -> bool:
         """The worker gives it back."""
-        return self.ending is Ending.RELEASED
+        return self.ending is StopReason.RELEASED
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -359,13 +361,13 @@ class Attempt:
                 error,
                 extra=self.extra,
             )
-            self.end(Ending.LOST, str(error))
+            self.end(StopReason.LOST, str(error))
             return
         for outcome in outcomes or ():
             if isinstance(outcome, c.EffectStored):
                 self.learn(outcome.effect)
             if not isinstance(outcome, c.EffectStored) or outcome.late:
-                self.end(Ending.LOST)
+                self.end(StopReason.LOST)
 
     def settle_left(self, effect: EffectRow, settle: float, *, also_own: bool) -> float:
         """Seconds until requests made before must have shown at the destination.

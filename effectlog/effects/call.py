@@ -11,7 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from effectlog.attempt.attempt import Ending, trusted_until
+from effectlog.attempt.attempt import StopReason, trusted_until
 from effectlog.decorators.retry_horizon import check_task
 from effectlog.effects import doubt
 from effectlog.effects.call_state import CallState
@@ -163,7 +163,7 @@ class Call(CallState):
             if outcome.reason is c.Refusal.CHANGED:
                 return False
             cancelling = outcome.reason is c.Refusal.CANCELLING
-            self.attempt.end(Ending.CANCELLED if cancelling else Ending.LOST)
+            self.attempt.end(StopReason.CANCELLED if cancelling else StopReason.LOST)
         raise self.attempt.signal()
 
     def _start_command(self, effect: EffectRow | None) -> c.StartEffect:

@@ -11,7 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from effectlog.attempt.attempt import Ending
+from effectlog.attempt.attempt import StopReason
 from effectlog.clients.retry_after import pause_asked_by
 from effectlog.codec import convert
 from effectlog.contract import Verdict
@@ -123,7 +123,7 @@ def _wait_out(state: CallState, error: BaseException) -> Operations:
     state.waiting_since = state.waiting_since or now
     if now + pause - state.waiting_since > IN_FLIGHT_BUDGET:
         reason = f"effect {state.call.key!r} is still in flight at {destination.name}: {error}"
-        state.attempt.end(Ending.RELEASED, reason, back_in=pause)
+        state.attempt.end(StopReason.RELEASED, reason, back_in=pause)
         raise state.attempt.signal() from error
     yield Sleep(state.attempt, pause)
 

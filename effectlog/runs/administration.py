@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from effectlog import telemetry
-from effectlog.attempt.attempt import Ending
+from effectlog.attempt.attempt import StopReason
 from effectlog.codec import Codec, convert
 from effectlog.decorators.registry import declared_effect
 from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound
@@ -95,7 +95,7 @@ class Administration:
         if not isinstance(outcome, c.RunMoved):
             raise not_found(run_id)
         if outcome.changed:
-            ending = Ending.CANCELLED if outcome.state is RunState.RUNNING else Ending.LOST
+            ending = StopReason.CANCELLED if outcome.state is RunState.RUNNING else StopReason.LOST
             for attempt in here:
                 attempt.end(ending)
         return outcome
@@ -106,7 +106,7 @@ class Administration:
         outcome = await self._move(c.RetryRun(run_id, force))
         if isinstance(outcome, c.RunMoved):
             for attempt in here:
-                attempt.end(Ending.LOST)
+                attempt.end(StopReason.LOST)
             return
         if not isinstance(outcome, c.Refused) or outcome.reason is c.Refusal.NOT_FOUND:
             raise not_found(run_id)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog import context as here
 from effectlog import telemetry
-from effectlog.attempt.attempt import Ending
+from effectlog.attempt.attempt import StopReason
 from effectlog.decorators.task_arguments import call_arguments
 from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
 from effectlog.store import commands as c
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("effectlog")
 
-_INTERRUPTING = (Ending.CANCELLED, Ending.RELEASED, Ending.TIMED_OUT)
+_INTERRUPTING = (StopReason.CANCELLED, StopReason.RELEASED, StopReason.TIMED_OUT)
 
 OVERRUN_GRACE = 0.5
 """Seconds that interrupted code may take to stop before it is reported."""
@@ -101,9 +101,9 @@ class Execution:
         began = time.monotonic()
         body = await self._execute(args, kwargs)
         await self._report_overrun(time.monotonic() - began)
-        self.attempt.end(Ending.OVER)
+        self.attempt.end(StopReason.OVER)
         await self._until_quiet()
-        if body.error is None and self.attempt.ending is Ending.OVER:
+        if body.error is None and self.attempt.ending is StopReason.OVER:
             report_left_behind(self.attempt)
             report_unclaimed(self.attempt)
         return end_of(self.attempt, body)
@@ -163,7 +163,7 @@ class Execution:
                     await self._over
                 except asyncio.CancelledError:
                     # Our caller goes away: give the run back, but not before the body has stopped.
-                    self.attempt.end(Ending.RELEASED)
+                    self.attempt.end(StopReason.RELEASED)
                     if self.threaded:
                         raise
                     self._over = self._loop.create_future()
@@ -173,7 +173,7 @@ class Execution:
 
     def _time_out(self) -> None:
         if self.body is not None and not self.body.done():
-            self.attempt.end(Ending.TIMED_OUT)
+            self.attempt.end(StopReason.TIMED_OUT)
 
     def _body_end(self) -> BodyEnd:
         assert self.body is not None  # noqa: S101 - as above
@@ -186,20 +186,20 @@ class Execution:
             return BodyEnd(error=_awaitable_result(self.attempt.task.name, value))
         return BodyEnd(value=value, disturbed=self._disturbed or self.attempt.refused)
 
-    def _interrupt_soon(self, ending: Ending) -> None:
+    def _interrupt_soon(self, ending: StopReason) -> None:
         """Called on any thread."""
         try:
             self._loop.call_soon_threadsafe(self._interrupt, ending)
         except RuntimeError:
             logger.debug("effectlog: the loop of an attempt is closed", exc_info=True)
 
-    def _interrupt(self, ending: Ending) -> None:
+    def _interrupt(self, ending: StopReason) -> None:
         body = self.body
         # These leave by a signal of their own; what else is under way in the body may finish first.
-        gentle = ending in (Ending.HELD, Ending.UNABLE)
+        gentle = ending in (StopReason.HELD, StopReason.UNABLE)
         if body is None or body.done() or gentle or not isinstance(body, asyncio.Task):
             return
-        if ending is Ending.LOST and not self.attempt.when_quiet(lambda: self._interrupt_soon(ending)):
+        if ending is StopReason.LOST and not self.attempt.when_quiet(lambda: self._interrupt_soon(ending)):
             return  # What a request under way returns is evidence, and the only one there may ever be.
         self._disturbed = True
         body.cancel(f"effectlog: {ending}")
@@ -220,7 +220,7 @@ class Execution:
 
     async def _until_quiet(self) -> None:
         """Wait for requests that the body left under way, unless ownership is lost."""
-        while not self.attempt.quiet and self.attempt.ending is not Ending.LOST:
+        while not self.attempt.quiet and self.attempt.ending is not StopReason.LOST:
             if self.attempt.ending in _INTERRUPTING:
                 self.attempt.cancel_requests()  # Those of tasks that the body made and did not take along.
             quiet = self._loop.create_future()
@@ -254,14 +254,14 @@ class Execution:
             )
             return None
         if isinstance(outcome, c.Refused):
-            self.attempt.end(Ending.LOST)
+            self.attempt.end(StopReason.LOST)
             logger.warning("effectlog: %s", self.attempt.signal(), extra=self.attempt.extra)
             return None
         self.attempt.observer.ended(command, outcome)
         return outcome
 
 
-def _nobody_left(_: Ending) -> None:
+def _nobody_left(_: StopReason) -> None:
     """The execution is over; there is nothing to interrupt."""
 
 

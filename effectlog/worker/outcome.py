@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from effectlog.attempt.attempt import Ending
+from effectlog.attempt.attempt import StopReason
 from effectlog.clients.retry_after import pause_asked_by
 from effectlog.error_info import MESSAGE_LIMIT, describe, storable
 from effectlog.errors import (
@@ -58,7 +58,7 @@ class BodyEnd(Struct, frozen=True):
 def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
     """The command that ends this attempt; None where it has nothing to say any more."""
     ending = attempt.ending
-    if ending is Ending.LOST:
+    if ending is StopReason.LOST:
         return None
     if attempt.holds:
         holds = dict(attempt.holds)
@@ -66,15 +66,15 @@ def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
             attempt, AttemptOutcome.HELD, RunState.HELD, holds=tuple(holds), error=_hold_reasons(holds)
         )
     undisturbed = body.error is None and not body.disturbed
-    if ending in (None, Ending.OVER) or undisturbed:
+    if ending in (None, StopReason.OVER) or undisturbed:
         return _end_by_body(attempt, body)
     reason = ErrorInfo("effectlog.AttemptOver", storable(attempt.reason))
-    if ending is Ending.CANCELLED:
+    if ending is StopReason.CANCELLED:
         return _end(attempt, AttemptOutcome.CANCELLED, RunState.CANCELLED)
-    if ending in (Ending.RELEASED, Ending.UNABLE):
-        if ending is Ending.UNABLE and attempt.unreadable_here:
+    if ending in (StopReason.RELEASED, StopReason.UNABLE):
+        if ending is StopReason.UNABLE and attempt.unreadable_here:
             reason = ErrorInfo(UNREADABLE_HERE, reason.message)
-        delay = 0.0 if attempt.reason == str(Ending.RELEASED) else max(GIVE_BACK_DELAY, attempt.back_in)
+        delay = 0.0 if attempt.reason == str(StopReason.RELEASED) else max(GIVE_BACK_DELAY, attempt.back_in)
         delay = max(delay, attempt.not_before - time.monotonic())
         error = reason if delay else None
         return _end(attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=error, delay=delay)

@@ -17,7 +17,7 @@ import uuid
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from effectlog.attempt.attempt import Ending, trusted_until
+from effectlog.attempt.attempt import StopReason, trusted_until
 from effectlog.attempt.pauses import INTERVAL, Pulse
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.store import commands as c
@@ -212,7 +212,7 @@ class Owner:
                 renewing = asyncio.create_task(self._renew())
             for attempt in list(self._attempts.values()):
                 if attempt.lease_until <= now:
-                    attempt.end(Ending.LOST)
+                    attempt.end(StopReason.LOST)
 
     async def _renew(self) -> None:
         attempts = dict(self._attempts)
@@ -240,7 +240,7 @@ class Owner:
                 continue  # Somebody else's transaction keeps it: neither renewed nor lost.
             attempt.lease_until = trusted_until(sent, self.lease)
             if run_id in outcome.cancelling:
-                attempt.end(Ending.CANCELLED)
+                attempt.end(StopReason.CANCELLED)
 
     def _beat_soon(self) -> None:
         if self._loop is not None and self._beat_now is not None:
@@ -248,5 +248,5 @@ class Owner:
 
     def _tell_lost(self, attempt: Attempt) -> None:
         # An attempt that ended while the renewal was on its way is no loss.
-        if self._attempts.get(attempt.run_id) is attempt and attempt.ending is not Ending.OVER:
-            attempt.end(Ending.LOST)
+        if self._attempts.get(attempt.run_id) is attempt and attempt.ending is not StopReason.OVER:
+            attempt.end(StopReason.LOST)

@@ -8,7 +8,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from effectlog.attempt.attempt import Attempt, Ending, trusted_until
+from effectlog.attempt.attempt import Attempt, StopReason, trusted_until
 from effectlog.effects import call
 from effectlog.errors import EffectLogError
 from effectlog.store import commands as c
@@ -106,7 +106,7 @@ class Executor:
         its lease has ended.
         """
         for attempt in self.attempts:
-            attempt.end(Ending.RELEASED)
+            attempt.end(StopReason.RELEASED)
         if await self.wait(STOP_GRACE):
             return True
         self.owner.leaves_code_behind = True

@@ -18,7 +18,7 @@ from effectlog import (
     current_attempt,
     durable_task,
 )
-from effectlog.attempt.attempt import Ending
+from effectlog.attempt.attempt import StopReason
 from effectlog.worker.owner import attempts_at
 
 QUICK = Retry(delay=0.0, jitter=0.0)
@@ -118,7 +118,7 @@ async def test_a_fenced_out_attempt_makes_no_child(log: EffectLog) -> None:
         go.set()
         await run.result(10)
     assert len(signals) == 1
-    assert attempt.ending is Ending.LOST
+    assert attempt.ending is StopReason.LOST
     assert [record.task for record in await log.list_runs()] == ["fenced parent"]
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from effectlog import EffectFailed, JsonCodec, LeaseLost, Retry, StoreError
-from effectlog.attempt.attempt import Ending
+from effectlog.attempt.attempt import StopReason
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store.commands import EndAttempt, Fence
 from effectlog.store.rows import RunRow, StoredRun
 from effectlog.worker.outcome import BodyEnd, end_of
 
-OVER, LOST, CANCELLED, RELEASED = Ending.OVER, Ending.LOST, Ending.CANCELLED, Ending.RELEASED
-TIMED_OUT, HELD, UNABLE = Ending.TIMED_OUT, Ending.HELD, Ending.UNABLE
+OVER, LOST, CANCELLED, RELEASED = StopReason.OVER, StopReason.LOST, StopReason.CANCELLED, StopReason.RELEASED
+TIMED_OUT, HELD, UNABLE = StopReason.TIMED_OUT, StopReason.HELD, StopReason.UNABLE
 OUTCOME = AttemptOutcome
 
 
@@ -40,7 +40,7 @@ class Engine:
 class State:
     """What the decision reads of an attempt."""
 
-    ending: Ending | None
+    ending: StopReason | None
     errors: int = 0
     task: Task = field(default_factory=Task)
     holds: dict[str, str] = field(default_factory=dict)
@@ -100,7 +100,7 @@ STORE = StoreError("the database is away", run_id="run")
     ],
 )
 def test_each_end_has_one_record(
-    ending: Ending, body: BodyEnd, outcome: AttemptOutcome, state: RunState
+    ending: StopReason, body: BodyEnd, outcome: AttemptOutcome, state: RunState
 ) -> None:
     command = decided(State(ending), body)
     assert command is not None
@@ -119,7 +119,7 @@ def test_who_lost_the_run_has_nothing_to_say(body: BodyEnd) -> None:
     "body", [BodyEnd(value=1), BodyEnd(error=BROKEN), BodyEnd(error=SIGNAL, disturbed=True)]
 )
 def test_an_effect_that_waits_for_a_decision_comes_before_everything_else(
-    ending: Ending, body: BodyEnd
+    ending: StopReason, body: BodyEnd
 ) -> None:
     command = decided(State(ending, holds={"charge:7": "its policy is to hold"}), body)
     assert command is not None
