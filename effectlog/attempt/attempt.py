@@ -103,7 +103,7 @@ class Attempt:
         self.fence = c.Fence(run.row.id, run.row.attempt)
         self.chain = c.Chain()
         self.journal: dict[str, EffectRow] = {effect.key: effect for effect in run.effects}
-        self.ending: StopReason | None = None
+        self.stop_reason: StopReason | None = None
         self.reason, self._unrenewed, self.back_in = "", "", 0.0
         self.refused = False
         """An effect wanted to start while the attempt was ending."""
@@ -167,18 +167,18 @@ class Attempt:
 
     def check_open(self, effect: str | None = None) -> None:
         """Raise the control signal that fits if nothing may start any more; ``effect``: one that was called in time."""
-        if self.ending is None and time.monotonic() >= self.lease_until:
+        if self.stop_reason is None and time.monotonic() >= self.lease_until:
             self.end(StopReason.LOST)
-        if self.ending is not None:
+        if self.stop_reason is not None:
             self.refused = True
-            if effect is not None and self.ending is StopReason.OVER:
+            if effect is not None and self.stop_reason is StopReason.OVER:
                 self.cut_off.add(effect)
             raise self.signal()
 
     def signal(self) -> EffectLogControl:
         """The control signal for how this attempt is ending."""
         where = f"run {self.run_id}, attempt {self.fence.attempt}"
-        if self.ending is StopReason.LOST:
+        if self.stop_reason is StopReason.LOST:
             in_time = time.monotonic() < self.lease_until
             why = why_lost(self.lease, stood_still=self.stood_still, in_time=in_time, store=self._unrenewed)
             return LeaseLost(
@@ -186,39 +186,39 @@ class Attempt:
                 f"worker goes on with the run",
                 run_id=self.run_id,
             )
-        if self.ending is StopReason.CANCELLED:
+        if self.stop_reason is StopReason.CANCELLED:
             return RunCancelling(f"{where}: the run is being cancelled", run_id=self.run_id)
-        return AttemptOver(f"{where} takes no more effects: {self.ending}", run_id=self.run_id)
+        return AttemptOver(f"{where} takes no more effects: {self.stop_reason}", run_id=self.run_id)
 
     def lose(self) -> EffectLogControl:
         """Note that the store has refused this owner, and return the control signal to raise."""
         self.end(StopReason.LOST)
         return self.signal()
 
-    def end(self, ending: StopReason, reason: str = "", *, back_in: float = 0.0) -> None:
+    def end(self, stop_reason: StopReason, reason: str = "", *, back_in: float = 0.0) -> None:
         """Begin to end. The first reason stands, except that a lost lease overrides every other.
 
         ``back_in``: seconds before a run that is given back may be claimed again.
         """
         with self._lock:
-            if self.ending is not None and not (
-                ending is StopReason.LOST and self.ending is not StopReason.LOST
+            if self.stop_reason is not None and not (
+                stop_reason is StopReason.LOST and self.stop_reason is not StopReason.LOST
             ):
                 return
-            if ending is StopReason.LOST:
+            if stop_reason is StopReason.LOST:
                 self._unrenewed = self.store_trouble()
-            self.ending = ending
-            self.reason = reason or str(ending)
+            self.stop_reason = stop_reason
+            self.reason = reason or str(stop_reason)
             self.back_in = back_in
             if self._ending_signal is not None:
                 self._ending_signal.set()
-        if ending is not StopReason.OVER:
-            self.interrupt(ending)
+        if stop_reason is not StopReason.OVER:
+            self.interrupt(stop_reason)
 
     def wait_for_ending(self, seconds: float) -> None:
         """Block the calling thread for so long, or until the attempt begins to end."""
         with self._lock:
-            if self.ending is not None:
+            if self.stop_reason is not None:
                 return
             if self._ending_signal is None:
                 self._ending_signal = threading.Event()
@@ -238,12 +238,12 @@ class Attempt:
     @property
     def lost(self) -> bool:
         """Its lease is lost."""
-        return self.ending is StopReason.LOST
+        return self.stop_reason is StopReason.LOST
 
     @property
     def released(self) -> bool:
         """The worker gives it back."""
-        return self.ending is StopReason.RELEASED
+        return self.stop_reason is StopReason.RELEASED
 
     # --- time ----------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ logger = logging.getLogger("effectlog")
 
 def make(attempt: Attempt, call: EffectCall) -> Any:
     """Make one effect call: the result of a sync one, the coroutine of an async one."""
-    in_time = attempt.ending is None
+    in_time = attempt.stop_reason is None
     if not call.spec.is_async:
         return run_blocking(perform(attempt, call, in_time=in_time))
     coroutine = run_async(perform(attempt, call, in_time=in_time))

@@ -115,7 +115,7 @@ class Sleep(Struct):
         # Ending cancels the task that sleeps here, so a plain sleep is interruptible enough; a task that
         # user code shielded wakes up at the latest when its own time is over.
         deadline = time.monotonic() + self.seconds
-        while (left := deadline - time.monotonic()) > 0 and self.attempt.ending is None:  # noqa: ASYNC110 - ended by any thread
+        while (left := deadline - time.monotonic()) > 0 and self.attempt.stop_reason is None:  # noqa: ASYNC110 - ended by any thread
             await asyncio.sleep(min(left, 0.1))
 
 

@@ -145,7 +145,7 @@ def _before_next_try(state: CallState, error: BaseException) -> Operations:
     """Wait for the effect's own next try, or raise the error where there is none."""
     retry = state.spec.retry
     over = retry is None or not isinstance(error, Exception) or isinstance(error, EffectLogControl)
-    if over or isinstance(error, asyncio.CancelledError) or state.attempt.ending is not None:
+    if over or isinstance(error, asyncio.CancelledError) or state.attempt.stop_reason is not None:
         raise error
     assert retry is not None  # noqa: S101 - just asked
     if retry.ends_after_error(state.tries) or isinstance(error, retry.give_up_on):

@@ -95,9 +95,9 @@ class Administration:
         if not isinstance(outcome, c.RunMoved):
             raise not_found(run_id)
         if outcome.changed:
-            ending = StopReason.CANCELLED if outcome.state is RunState.RUNNING else StopReason.LOST
+            stop_reason = StopReason.CANCELLED if outcome.state is RunState.RUNNING else StopReason.LOST
             for attempt in here:
-                attempt.end(ending)
+                attempt.end(stop_reason)
         return outcome
 
     async def retry(self, run_id: str, *, force: bool = False) -> None:

@@ -103,7 +103,7 @@ class Execution:
         await self._report_overrun(time.monotonic() - began)
         self.attempt.end(StopReason.OVER)
         await self._until_quiet()
-        if body.error is None and self.attempt.ending is StopReason.OVER:
+        if body.error is None and self.attempt.stop_reason is StopReason.OVER:
             report_left_behind(self.attempt)
             report_unclaimed(self.attempt)
         return end_of(self.attempt, body)
@@ -116,8 +116,8 @@ class Execution:
             self.body = self._loop.create_task(_contained(function(*args, **kwargs)), context=context)
         else:
             self.body = self._start_thread(lambda: context.run(function, *args, **kwargs))
-        if self.attempt.ending is not None:
-            self._interrupt(self.attempt.ending)
+        if self.attempt.stop_reason is not None:
+            self._interrupt(self.attempt.stop_reason)
         await self._wait_for_body()
         return self._body_end()
 
@@ -186,23 +186,25 @@ class Execution:
             return BodyEnd(error=_awaitable_result(self.attempt.task.name, value))
         return BodyEnd(value=value, disturbed=self._disturbed or self.attempt.refused)
 
-    def _interrupt_soon(self, ending: StopReason) -> None:
+    def _interrupt_soon(self, stop_reason: StopReason) -> None:
         """Called on any thread."""
         try:
-            self._loop.call_soon_threadsafe(self._interrupt, ending)
+            self._loop.call_soon_threadsafe(self._interrupt, stop_reason)
         except RuntimeError:
             logger.debug("effectlog: the loop of an attempt is closed", exc_info=True)
 
-    def _interrupt(self, ending: StopReason) -> None:
+    def _interrupt(self, stop_reason: StopReason) -> None:
         body = self.body
         # These leave by a signal of their own; what else is under way in the body may finish first.
-        gentle = ending in (StopReason.HELD, StopReason.UNABLE)
+        gentle = stop_reason in (StopReason.HELD, StopReason.UNABLE)
         if body is None or body.done() or gentle or not isinstance(body, asyncio.Task):
             return
-        if ending is StopReason.LOST and not self.attempt.when_quiet(lambda: self._interrupt_soon(ending)):
+        if stop_reason is StopReason.LOST and not self.attempt.when_quiet(
+            lambda: self._interrupt_soon(stop_reason)
+        ):
             return  # What a request under way returns is evidence, and the only one there may ever be.
         self._disturbed = True
-        body.cancel(f"effectlog: {ending}")
+        body.cancel(f"effectlog: {stop_reason}")
 
     async def _report_overrun(self, took: float) -> None:
         timeout = self.attempt.task.timeout
@@ -220,8 +222,8 @@ class Execution:
 
     async def _until_quiet(self) -> None:
         """Wait for requests that the body left under way, unless ownership is lost."""
-        while not self.attempt.quiet and self.attempt.ending is not StopReason.LOST:
-            if self.attempt.ending in _INTERRUPTING:
+        while not self.attempt.quiet and self.attempt.stop_reason is not StopReason.LOST:
+            if self.attempt.stop_reason in _INTERRUPTING:
                 self.attempt.cancel_requests()  # Those of tasks that the body made and did not take along.
             quiet = self._loop.create_future()
             if self.attempt.when_quiet(lambda quiet=quiet: self._tell(quiet)):  # type: ignore[misc]

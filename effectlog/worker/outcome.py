@@ -57,8 +57,8 @@ class BodyEnd(Struct, frozen=True):
 
 def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
     """The command that ends this attempt; None where it has nothing to say any more."""
-    ending = attempt.ending
-    if ending is StopReason.LOST:
+    stop_reason = attempt.stop_reason
+    if stop_reason is StopReason.LOST:
         return None
     if attempt.holds:
         holds = dict(attempt.holds)
@@ -66,13 +66,13 @@ def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
             attempt, AttemptOutcome.HELD, RunState.HELD, holds=tuple(holds), error=_hold_reasons(holds)
         )
     undisturbed = body.error is None and not body.disturbed
-    if ending in (None, StopReason.OVER) or undisturbed:
+    if stop_reason in (None, StopReason.OVER) or undisturbed:
         return _end_by_body(attempt, body)
     reason = ErrorInfo("effectlog.AttemptOver", storable(attempt.reason))
-    if ending is StopReason.CANCELLED:
+    if stop_reason is StopReason.CANCELLED:
         return _end(attempt, AttemptOutcome.CANCELLED, RunState.CANCELLED)
-    if ending in (StopReason.RELEASED, StopReason.UNABLE):
-        if ending is StopReason.UNABLE and attempt.unreadable_here:
+    if stop_reason in (StopReason.RELEASED, StopReason.UNABLE):
+        if stop_reason is StopReason.UNABLE and attempt.unreadable_here:
             reason = ErrorInfo(UNREADABLE_HERE, reason.message)
         delay = 0.0 if attempt.reason == str(StopReason.RELEASED) else max(GIVE_BACK_DELAY, attempt.back_in)
         delay = max(delay, attempt.not_before - time.monotonic())

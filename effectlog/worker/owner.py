@@ -248,5 +248,5 @@ class Owner:
 
     def _tell_lost(self, attempt: Attempt) -> None:
         # An attempt that ended while the renewal was on its way is no loss.
-        if self._attempts.get(attempt.run_id) is attempt and attempt.ending is not StopReason.OVER:
+        if self._attempts.get(attempt.run_id) is attempt and attempt.stop_reason is not StopReason.OVER:
             attempt.end(StopReason.LOST)

@@ -15,7 +15,7 @@ import pytest
 from effectlog import EffectLog, Retry, durable_task, effect
 from effectlog.effects import replay
 from effectlog.model import UNREADABLE_HERE
-from effectlog.worker import outcome as ending
+from effectlog.worker import outcome as stop_reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ async def ships() -> str:
 
 async def test_it_is_named_with_its_class_and_tried_ever_less_often(stored, labels, monkeypatch):
     monkeypatch.setattr(replay, "_FIRST_PAUSE", 0.02)
-    monkeypatch.setattr(ending, "GIVE_BACK_DELAY", 0.0)
+    monkeypatch.setattr(stop_reason, "GIVE_BACK_DELAY", 0.0)
     _made.append(labels.Label("A-1"))
     async with EffectLog(stored.store) as log:
         run = await log.enqueue(ships)

@@ -118,7 +118,7 @@ async def test_a_fenced_out_attempt_makes_no_child(log: EffectLog) -> None:
         go.set()
         await run.result(10)
     assert len(signals) == 1
-    assert attempt.ending is StopReason.LOST
+    assert attempt.stop_reason is StopReason.LOST
     assert [record.task for record in await log.list_runs()] == ["fenced parent"]
 
 

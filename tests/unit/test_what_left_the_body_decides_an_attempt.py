@@ -40,7 +40,7 @@ class Engine:
 class State:
     """What the decision reads of an attempt."""
 
-    ending: StopReason | None
+    stop_reason: StopReason | None
     errors: int = 0
     task: Task = field(default_factory=Task)
     holds: dict[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class State:
     def __post_init__(self) -> None:
         row = RunRow("run", "a task", RunState.RUNNING, 0.0, errors=self.errors)
         self.run = StoredRun(row, b"{}", 0.0)
-        self.reason = str(self.ending)
+        self.reason = str(self.stop_reason)
 
 
 def decided(state: State, body: BodyEnd) -> EndAttempt | None:
@@ -73,7 +73,7 @@ STORE = StoreError("the database is away", run_id="run")
 
 
 @pytest.mark.parametrize(
-    ("ending", "body", "outcome", "state"),
+    ("stop_reason", "body", "outcome", "state"),
     [
         (OVER, BodyEnd(value=1), OUTCOME.SUCCEEDED, RunState.SUCCEEDED),
         (OVER, BodyEnd(error=BROKEN), OUTCOME.ERROR, RunState.PENDING),
@@ -100,9 +100,9 @@ STORE = StoreError("the database is away", run_id="run")
     ],
 )
 def test_each_end_has_one_record(
-    ending: StopReason, body: BodyEnd, outcome: AttemptOutcome, state: RunState
+    stop_reason: StopReason, body: BodyEnd, outcome: AttemptOutcome, state: RunState
 ) -> None:
-    command = decided(State(ending), body)
+    command = decided(State(stop_reason), body)
     assert command is not None
     assert (command.outcome, command.state) == (outcome, state)
 
@@ -114,14 +114,14 @@ def test_who_lost_the_run_has_nothing_to_say(body: BodyEnd) -> None:
     assert decided(State(LOST), body) is None
 
 
-@pytest.mark.parametrize("ending", [OVER, HELD, CANCELLED, TIMED_OUT, RELEASED])
+@pytest.mark.parametrize("stop_reason", [OVER, HELD, CANCELLED, TIMED_OUT, RELEASED])
 @pytest.mark.parametrize(
     "body", [BodyEnd(value=1), BodyEnd(error=BROKEN), BodyEnd(error=SIGNAL, disturbed=True)]
 )
 def test_an_effect_that_waits_for_a_decision_comes_before_everything_else(
-    ending: StopReason, body: BodyEnd
+    stop_reason: StopReason, body: BodyEnd
 ) -> None:
-    command = decided(State(ending, holds={"charge:7": "its policy is to hold"}), body)
+    command = decided(State(stop_reason, holds={"charge:7": "its policy is to hold"}), body)
     assert command is not None
     assert (command.outcome, command.state) == (OUTCOME.HELD, RunState.HELD)
     assert command.holds == ("charge:7",)
