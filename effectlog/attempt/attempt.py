@@ -125,7 +125,7 @@ class Attempt:
         self._answered: set[str] = set()
         self._warned: set[str] = set()
         self._lock = threading.RLock()
-        self._ending_signal: threading.Event | None = None
+        self._stop_signal: threading.Event | None = None
         # The rules foresee, on rows of our own, what the store will hold once an outcome is committed.
         self._foreseen = Pages(now=0.0, lease_now=0.0, lease_clock="")
         deadline = (
@@ -210,19 +210,19 @@ class Attempt:
             self.stop_reason = stop_reason
             self.reason = reason or str(stop_reason)
             self.back_in = back_in
-            if self._ending_signal is not None:
-                self._ending_signal.set()
+            if self._stop_signal is not None:
+                self._stop_signal.set()
         if stop_reason is not StopReason.OVER:
             self.interrupt(stop_reason)
 
-    def wait_for_ending(self, seconds: float) -> None:
+    def wait_for_stop(self, seconds: float) -> None:
         """Block the calling thread for so long, or until the attempt begins to end."""
         with self._lock:
             if self.stop_reason is not None:
                 return
-            if self._ending_signal is None:
-                self._ending_signal = threading.Event()
-        self._ending_signal.wait(seconds)
+            if self._stop_signal is None:
+                self._stop_signal = threading.Event()
+        self._stop_signal.wait(seconds)
 
     def refuse(self, reason: str, *, back_in: float = 0.0) -> None:
         """Give the run back because this process can't go on with it, though nothing is wrong with the run."""

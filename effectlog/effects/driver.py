@@ -109,7 +109,7 @@ class Sleep(Struct):
     seconds: float
 
     def block(self) -> None:
-        self.attempt.wait_for_ending(self.seconds)
+        self.attempt.wait_for_stop(self.seconds)
 
     async def wait(self) -> None:
         # Ending cancels the task that sleeps here, so a plain sleep is interruptible enough; a task that
