@@ -18,7 +18,7 @@ from effectlog.decorators.task import spec_of
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store import commands as c
-from effectlog.worker.running import Executor, task_limits
+from effectlog.worker.running import RunningAttempts, task_limits
 from effectlog.worker.takeover import dead_owners, end_gone, expire
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ async def run_here(
             "log.run(...) inside an attempt would hold this run's place while another one runs; call the function "
             "itself to make it part of this run, or enqueue it"
         )
-    executor = Executor(engine, enqueuer.codec, owner=owner, max_value_bytes=max_value_bytes)
+    executor = RunningAttempts(engine, enqueuer.codec, owner=owner, max_value_bytes=max_value_bytes)
     return await _Inline(engine, enqueuer, executor, task).run(args, kwargs)
 
 
 class _Inline:
     """One call of ``log.run``."""
 
-    def __init__(self, engine: Engine, enqueuer: Enqueuer, executor: Executor, task: Any) -> None:
+    def __init__(self, engine: Engine, enqueuer: Enqueuer, executor: RunningAttempts, task: Any) -> None:
         self._engine = engine
         self._enqueuer = enqueuer
         self._executor = executor

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
     from effectlog.engine.engine import Engine
-    from effectlog.worker.running import Executor
+    from effectlog.worker.running import RunningAttempts
     from effectlog.worker.takeover import Gone
 
 logger = logging.getLogger("effectlog")
@@ -50,7 +50,7 @@ class Claimer:
         self,
         engine: Engine,
         codec: Codec,
-        executor: Executor,
+        executor: RunningAttempts,
         tasks: Callable[[], Mapping[str, TaskSpec]],
         concurrency: int,
     ) -> None:

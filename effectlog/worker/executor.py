@@ -43,7 +43,7 @@ OVERRUN_GRACE = 0.5
 """Seconds that interrupted code may take to stop before it is reported."""
 
 
-class Execution:
+class AttemptExecutor:
     """One attempt being executed. ``threaded`` is true while its sync body has a thread."""
 
     def __init__(self, attempt: Attempt) -> None:

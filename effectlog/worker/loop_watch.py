@@ -16,7 +16,7 @@ from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
     from effectlog.engine.engine import Engine
-    from effectlog.worker.running import Executor
+    from effectlog.worker.running import RunningAttempts
 
 logger = logging.getLogger("effectlog")
 
@@ -28,7 +28,7 @@ _REMEMBERED = 1_000
 class LoopWatch:
     """Asks a loop for signs of life, and warns if one takes a third of the lease."""
 
-    def __init__(self, engine: Engine, executor: Executor, lease: float) -> None:
+    def __init__(self, engine: Engine, executor: RunningAttempts, lease: float) -> None:
         self._engine = engine
         self._executor = executor
         self._lease = lease

@@ -12,7 +12,7 @@ from effectlog.attempt.attempt import Attempt, StopReason, trusted_until
 from effectlog.effects import call
 from effectlog.errors import EffectLogError
 from effectlog.store import commands as c
-from effectlog.worker.executor import Execution
+from effectlog.worker.executor import AttemptExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ STOP_GRACE = 0.7
 _NAMED = 5
 
 
-class Executor:
+class RunningAttempts:
     """The attempts that one owner is executing on the calling loop."""
 
     def __init__(self, engine: Engine, codec: Codec, *, owner: Owner, max_value_bytes: int) -> None:
@@ -38,7 +38,7 @@ class Executor:
         self._engine = engine
         self._codec = codec
         self._max_value_bytes = max_value_bytes
-        self._executions: dict[asyncio.Task[c.Outcome | None], Execution] = {}
+        self._executions: dict[asyncio.Task[c.Outcome | None], AttemptExecutor] = {}
 
     def __len__(self) -> int:
         return len(self._executions)
@@ -76,7 +76,7 @@ class Executor:
             lease_until=trusted_until(sent, self.owner.lease),
             call_effect=call.make,
         )
-        execution = Execution(attempt)
+        execution = AttemptExecutor(attempt)
         self.owner.add(attempt)
         running = asyncio.get_running_loop().create_task(execution.run())
         self._executions[running] = execution

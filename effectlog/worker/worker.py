@@ -20,7 +20,7 @@ from effectlog.worker.claim_loop import Claimer
 from effectlog.worker.loop_watch import LoopWatch
 from effectlog.worker.maintenance import Upkeep
 from effectlog.worker.owner import Owner
-from effectlog.worker.running import Executor
+from effectlog.worker.running import RunningAttempts
 from effectlog.worker.signals import Signals
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Worker:
         self._retention = retention
         self._prepare = prepare
         self._owner = Owner(engine, name=self.name, lease=lease, heartbeat=heartbeat)
-        self._executor = Executor(engine, codec, owner=self._owner, max_value_bytes=max_value_bytes)
+        self._executor = RunningAttempts(engine, codec, owner=self._owner, max_value_bytes=max_value_bytes)
         self._blocked = LoopWatch(engine, self._executor, lease)
         self._claimer: Claimer | None = None
         self._upkeep: Upkeep | None = None
