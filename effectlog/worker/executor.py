@@ -19,7 +19,7 @@ from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
 from effectlog.store import commands as c
 from effectlog.user_warnings import warn
 from effectlog.worker.outcome import (
-    BodyEnd,
+    BodyResult,
     broken,
     crashed_too_often,
     damaged,
@@ -108,7 +108,7 @@ class AttemptExecutor:
             report_unclaimed(self.attempt)
         return end_of(self.attempt, body)
 
-    async def _execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BodyEnd:
+    async def _execute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BodyResult:
         context = contextvars.copy_context()
         context.run(here.place.set, self.attempt)
         function = self.attempt.task.function
@@ -175,16 +175,16 @@ class AttemptExecutor:
         if self.body is not None and not self.body.done():
             self.attempt.end(StopReason.TIMED_OUT)
 
-    def _body_end(self) -> BodyEnd:
+    def _body_end(self) -> BodyResult:
         assert self.body is not None  # noqa: S101 - as above
         try:
             value = self.body.result()
         except BaseException as error:
             disturbed = self._disturbed or self.attempt.refused or is_control(error)
-            return BodyEnd(error=error, disturbed=disturbed)
+            return BodyResult(error=error, disturbed=disturbed)
         if inspect.isawaitable(value):
-            return BodyEnd(error=_awaitable_result(self.attempt.task.name, value))
-        return BodyEnd(value=value, disturbed=self._disturbed or self.attempt.refused)
+            return BodyResult(error=_awaitable_result(self.attempt.task.name, value))
+        return BodyResult(value=value, disturbed=self._disturbed or self.attempt.refused)
 
     def _interrupt_soon(self, stop_reason: StopReason) -> None:
         """Called on any thread."""

@@ -47,7 +47,7 @@ GIVE_BACK_DELAY = 5.0
 """Seconds before a run that this process could not go on with is offered again."""
 
 
-class BodyEnd(Struct, frozen=True):
+class BodyResult(Struct, frozen=True):
     """What left the body: a value, or an exception. ``disturbed``: the body was interrupted or refused."""
 
     value: Any = None
@@ -55,7 +55,7 @@ class BodyEnd(Struct, frozen=True):
     disturbed: bool = False
 
 
-def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
+def end_of(attempt: Attempt, body: BodyResult) -> c.EndAttempt | None:
     """The command that ends this attempt; None where it has nothing to say any more."""
     stop_reason = attempt.stop_reason
     if stop_reason is StopReason.LOST:
@@ -85,7 +85,7 @@ def end_of(attempt: Attempt, body: BodyEnd) -> c.EndAttempt | None:
     return _after_error(attempt, timeout, AttemptOutcome.TIMED_OUT, give_up=False)
 
 
-def _end_by_body(attempt: Attempt, body: BodyEnd) -> c.EndAttempt:
+def _end_by_body(attempt: Attempt, body: BodyResult) -> c.EndAttempt:
     error = body.error or _forgotten_effects(attempt)
     if error is None:
         return _success(attempt, body.value)

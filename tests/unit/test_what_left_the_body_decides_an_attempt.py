@@ -13,7 +13,7 @@ from effectlog.attempt.attempt import StopReason
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store.commands import EndAttempt, Fence
 from effectlog.store.rows import RunRow, StoredRun
-from effectlog.worker.outcome import BodyEnd, end_of
+from effectlog.worker.outcome import BodyResult, end_of
 
 OVER, LOST, CANCELLED, RELEASED = StopReason.OVER, StopReason.LOST, StopReason.CANCELLED, StopReason.RELEASED
 TIMED_OUT, HELD, UNABLE = StopReason.TIMED_OUT, StopReason.HELD, StopReason.UNABLE
@@ -62,7 +62,7 @@ class State:
         self.reason = str(self.stop_reason)
 
 
-def decided(state: State, body: BodyEnd) -> EndAttempt | None:
+def decided(state: State, body: BodyResult) -> EndAttempt | None:
     attempt: Any = state
     return end_of(attempt, body)
 
@@ -75,32 +75,37 @@ STORE = StoreError("the database is away", run_id="run")
 @pytest.mark.parametrize(
     ("stop_reason", "body", "outcome", "state"),
     [
-        (OVER, BodyEnd(value=1), OUTCOME.SUCCEEDED, RunState.SUCCEEDED),
-        (OVER, BodyEnd(error=BROKEN), OUTCOME.ERROR, RunState.PENDING),
-        (OVER, BodyEnd(error=EffectFailed("declined")), OUTCOME.ERROR, RunState.FAILED),
-        (OVER, BodyEnd(error=ExceptionGroup("", [EffectFailed("declined")])), OUTCOME.ERROR, RunState.FAILED),
-        (OVER, BodyEnd(error=asyncio.CancelledError()), OUTCOME.ERROR, RunState.PENDING),
+        (OVER, BodyResult(value=1), OUTCOME.SUCCEEDED, RunState.SUCCEEDED),
+        (OVER, BodyResult(error=BROKEN), OUTCOME.ERROR, RunState.PENDING),
+        (OVER, BodyResult(error=EffectFailed("declined")), OUTCOME.ERROR, RunState.FAILED),
+        (
+            OVER,
+            BodyResult(error=ExceptionGroup("", [EffectFailed("declined")])),
+            OUTCOME.ERROR,
+            RunState.FAILED,
+        ),
+        (OVER, BodyResult(error=asyncio.CancelledError()), OUTCOME.ERROR, RunState.PENDING),
         # The store's trouble is not the task's.
-        (OVER, BodyEnd(error=STORE), OUTCOME.RELEASED, RunState.PENDING),
-        (OVER, BodyEnd(error=ExceptionGroup("", [STORE, STORE])), OUTCOME.RELEASED, RunState.PENDING),
-        (OVER, BodyEnd(error=ExceptionGroup("", [STORE, BROKEN])), OUTCOME.ERROR, RunState.PENDING),
+        (OVER, BodyResult(error=STORE), OUTCOME.RELEASED, RunState.PENDING),
+        (OVER, BodyResult(error=ExceptionGroup("", [STORE, STORE])), OUTCOME.RELEASED, RunState.PENDING),
+        (OVER, BodyResult(error=ExceptionGroup("", [STORE, BROKEN])), OUTCOME.ERROR, RunState.PENDING),
         # Told to stop, and it stopped: what it raised meanwhile decides nothing.
-        (CANCELLED, BodyEnd(error=SIGNAL, disturbed=True), OUTCOME.CANCELLED, RunState.CANCELLED),
-        (CANCELLED, BodyEnd(error=BROKEN, disturbed=True), OUTCOME.CANCELLED, RunState.CANCELLED),
-        (RELEASED, BodyEnd(error=SIGNAL, disturbed=True), OUTCOME.RELEASED, RunState.PENDING),
-        (UNABLE, BodyEnd(error=SIGNAL, disturbed=True), OUTCOME.RELEASED, RunState.PENDING),
-        (TIMED_OUT, BodyEnd(error=SIGNAL, disturbed=True), OUTCOME.TIMED_OUT, RunState.PENDING),
+        (CANCELLED, BodyResult(error=SIGNAL, disturbed=True), OUTCOME.CANCELLED, RunState.CANCELLED),
+        (CANCELLED, BodyResult(error=BROKEN, disturbed=True), OUTCOME.CANCELLED, RunState.CANCELLED),
+        (RELEASED, BodyResult(error=SIGNAL, disturbed=True), OUTCOME.RELEASED, RunState.PENDING),
+        (UNABLE, BodyResult(error=SIGNAL, disturbed=True), OUTCOME.RELEASED, RunState.PENDING),
+        (TIMED_OUT, BodyResult(error=SIGNAL, disturbed=True), OUTCOME.TIMED_OUT, RunState.PENDING),
         # A body that swallowed the signal was disturbed all the same.
-        (CANCELLED, BodyEnd(value=1, disturbed=True), OUTCOME.CANCELLED, RunState.CANCELLED),
-        (RELEASED, BodyEnd(value=1, disturbed=True), OUTCOME.RELEASED, RunState.PENDING),
+        (CANCELLED, BodyResult(value=1, disturbed=True), OUTCOME.CANCELLED, RunState.CANCELLED),
+        (RELEASED, BodyResult(value=1, disturbed=True), OUTCOME.RELEASED, RunState.PENDING),
         # One that was through before it heard of it has succeeded.
-        (CANCELLED, BodyEnd(value=1), OUTCOME.SUCCEEDED, RunState.SUCCEEDED),
-        (RELEASED, BodyEnd(value=1), OUTCOME.SUCCEEDED, RunState.SUCCEEDED),
-        (TIMED_OUT, BodyEnd(value=1), OUTCOME.SUCCEEDED, RunState.SUCCEEDED),
+        (CANCELLED, BodyResult(value=1), OUTCOME.SUCCEEDED, RunState.SUCCEEDED),
+        (RELEASED, BodyResult(value=1), OUTCOME.SUCCEEDED, RunState.SUCCEEDED),
+        (TIMED_OUT, BodyResult(value=1), OUTCOME.SUCCEEDED, RunState.SUCCEEDED),
     ],
 )
 def test_each_end_has_one_record(
-    stop_reason: StopReason, body: BodyEnd, outcome: AttemptOutcome, state: RunState
+    stop_reason: StopReason, body: BodyResult, outcome: AttemptOutcome, state: RunState
 ) -> None:
     command = decided(State(stop_reason), body)
     assert command is not None
@@ -108,18 +113,18 @@ def test_each_end_has_one_record(
 
 
 @pytest.mark.parametrize(
-    "body", [BodyEnd(value=1), BodyEnd(error=BROKEN), BodyEnd(error=SIGNAL, disturbed=True)]
+    "body", [BodyResult(value=1), BodyResult(error=BROKEN), BodyResult(error=SIGNAL, disturbed=True)]
 )
-def test_who_lost_the_run_has_nothing_to_say(body: BodyEnd) -> None:
+def test_who_lost_the_run_has_nothing_to_say(body: BodyResult) -> None:
     assert decided(State(LOST), body) is None
 
 
 @pytest.mark.parametrize("stop_reason", [OVER, HELD, CANCELLED, TIMED_OUT, RELEASED])
 @pytest.mark.parametrize(
-    "body", [BodyEnd(value=1), BodyEnd(error=BROKEN), BodyEnd(error=SIGNAL, disturbed=True)]
+    "body", [BodyResult(value=1), BodyResult(error=BROKEN), BodyResult(error=SIGNAL, disturbed=True)]
 )
 def test_an_effect_that_waits_for_a_decision_comes_before_everything_else(
-    stop_reason: StopReason, body: BodyEnd
+    stop_reason: StopReason, body: BodyResult
 ) -> None:
     command = decided(State(stop_reason, holds={"charge:7": "its policy is to hold"}), body)
     assert command is not None
@@ -140,14 +145,14 @@ def test_an_effect_that_waits_for_a_decision_comes_before_everything_else(
     ],
 )
 def test_the_declared_retry_says_whether_it_was_the_last(retry: Retry, errors: int, state: RunState) -> None:
-    command = decided(State(OVER, errors, Task(retry=retry)), BodyEnd(error=BROKEN))
+    command = decided(State(OVER, errors, Task(retry=retry)), BodyResult(error=BROKEN))
     assert command is not None
     assert command.state is state
 
 
 def test_a_result_that_can_not_be_kept_is_a_failure_and_no_success() -> None:
     for value in (object(), "x" * 1000):
-        command = decided(State(OVER), BodyEnd(value=value))
+        command = decided(State(OVER), BodyResult(value=value))
         assert command is not None
         assert command.state is RunState.FAILED
         assert command.error is not None
