@@ -43,7 +43,7 @@ CLAIM_LIMIT = 100
 _LONGEST_PAUSE = 5.0
 
 
-class Claimer:
+class ClaimLoop:
     """Claims for one owner until it is told to stop."""
 
     def __init__(

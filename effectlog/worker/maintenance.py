@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from effectlog.engine.engine import Engine
-    from effectlog.worker.claim_loop import Claimer
+    from effectlog.worker.claim_loop import ClaimLoop
     from effectlog.worker.owner import Owner
 
 logger = logging.getLogger("effectlog")
@@ -75,7 +75,7 @@ class Upkeep:
         self,
         engine: Engine,
         owner: Owner,
-        claimer: Claimer,
+        claim_loop: ClaimLoop,
         *,
         concurrency: int,
         heartbeat: float,
@@ -83,7 +83,7 @@ class Upkeep:
     ) -> None:
         self._engine = engine
         self._owner = owner
-        self._claimer = claimer
+        self._claim_loop = claim_loop
         self._concurrency = concurrency
         self._retention = retention
         self._tasks = [
@@ -102,10 +102,10 @@ class Upkeep:
             # The first beat should not have to say that it never looked, unless it can't.
             # Not ``wait_for``: up to Python 3.11 it swallows a cancellation that comes together with the answer.
             async with asyncio.timeout(FIRST_LOOK):
-                await self._claimer.looked.wait()
+                await self._claim_loop.looked.wait()
         host, pid = socket.gethostname(), os.getpid()
-        looked_at = self._claimer.looked_at
-        tasks = self._claimer.task_names
+        looked_at = self._claim_loop.looked_at
+        tasks = self._claim_loop.task_names
         beat = c.Beat(self._owner.id, self._owner.name, host, pid, self._concurrency, looked_at, tasks)
         await self._engine.commit(beat)
 

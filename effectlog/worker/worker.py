@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.store import commands as c
-from effectlog.worker.claim_loop import Claimer
+from effectlog.worker.claim_loop import ClaimLoop
 from effectlog.worker.loop_watch import LoopWatch
 from effectlog.worker.maintenance import Upkeep
 from effectlog.worker.owner import Owner
@@ -62,7 +62,7 @@ class Worker:
         self._owner = Owner(engine, name=self.name, lease=lease, heartbeat=heartbeat)
         self._executor = RunningAttempts(engine, codec, owner=self._owner, max_value_bytes=max_value_bytes)
         self._blocked = LoopWatch(engine, self._executor, lease)
-        self._claimer: Claimer | None = None
+        self._claim_loop: ClaimLoop | None = None
         self._upkeep: Upkeep | None = None
         self._left: asyncio.Future[bool] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -77,20 +77,20 @@ class Worker:
 
     async def __aenter__(self) -> Worker:
         """Begin to claim. Raises StoreClosed if the log is not open, ConfigurationError for a second time."""
-        if self._claimer is not None:
+        if self._claim_loop is not None:
             raise ConfigurationError(f"worker {self.name} was used before; ask log.worker(...) for a new one")
         self._check_process()
         await self._prepare()
         await self._owner.start()
         self._loop = asyncio.get_running_loop()
         self._blocked.start(self._loop)
-        self._claimer = Claimer(
+        self._claim_loop = ClaimLoop(
             self._engine, self._codec, self._executor, self._tasks, concurrency=self._concurrency
         )
         self._upkeep = Upkeep(
             self._engine,
             self._owner,
-            self._claimer,
+            self._claim_loop,
             concurrency=self._concurrency,
             heartbeat=self._heartbeat,
             retention=self._retention,
@@ -115,8 +115,8 @@ class Worker:
         forked child.
         """
         self._check_process()
-        if self._claimer is not None:
-            await self._claimer.stop()
+        if self._claim_loop is not None:
+            await self._claim_loop.stop()
         try:
             finished = await self._executor.wait(timeout)
         except asyncio.CancelledError:
@@ -150,8 +150,8 @@ class Worker:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.release(), loop))
 
     async def _release(self) -> bool:
-        if self._claimer is not None:
-            await self._claimer.stop()
+        if self._claim_loop is not None:
+            await self._claim_loop.stop()
         stopped = await self._executor.release()
         await self._leave()
         return stopped
@@ -199,8 +199,8 @@ class Worker:
 
     async def _until_told(self, signals: Signals) -> int:
         """The first signal. Raises StoreError where the store is not the one that was opened: no signal is needed then."""
-        assert self._claimer is not None  # noqa: S101 - it was just entered
-        told, gone = asyncio.ensure_future(signals.next()), self._claimer.store_gone
+        assert self._claim_loop is not None  # noqa: S101 - it was just entered
+        told, gone = asyncio.ensure_future(signals.next()), self._claim_loop.store_gone
         either: tuple[asyncio.Future[Any], ...] = (told, gone)
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)

@@ -60,8 +60,8 @@ async def test_serve_raises_what_is_wrong_and_a_worker_beside_other_work_ends_it
             else:
                 async with worker:
                     _restore(str(store), tmp_path / "backup")
-                    await asyncio.wait({worker._claimer.store_gone}, timeout=SOON)
-                    assert worker._claimer.store_gone.done()
+                    await asyncio.wait({worker._claim_loop.store_gone}, timeout=SOON)
+                    assert worker._claim_loop.store_gone.done()
                     await asyncio.sleep(1.0)
     told = [record.getMessage() for record in caplog.records]
     assert len([line for line in told if "claims nothing more" in line]) == 2, told
