@@ -19,7 +19,7 @@ from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store import commands as c
 from effectlog.worker.running import RunningAttempts, task_limits
-from effectlog.worker.takeover import dead_owners, end_gone, expire
+from effectlog.worker.takeover import dead_owners, end_abandoned, expire
 
 if TYPE_CHECKING:
     from effectlog.engine.engine import Engine
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from effectlog.runs.run import Run
     from effectlog.store.rows import StoredRun
     from effectlog.worker.owner import Owner
-    from effectlog.worker.takeover import Gone
+    from effectlog.worker.takeover import Abandoned
 
 logger = logging.getLogger("effectlog")
 
@@ -138,11 +138,11 @@ class _Inline:
         while (await self._engine.read(self._engine.store.states([run_id]))).get(run_id) is RunState.RUNNING:
             gone = await self._engine.read(self._find_gone(run_id))
             if gone is not None:
-                await end_gone(self._engine, [gone])
+                await end_abandoned(self._engine, [gone])
                 return
             await asyncio.sleep(_LOOK_INTERVAL)
 
-    async def _find_gone(self, run_id: str) -> Gone | None:
+    async def _find_gone(self, run_id: str) -> Abandoned | None:
         """Runs on the engine's loop."""
         store = self._engine.store
         dead = await dead_owners(store, await store.owners())

@@ -17,7 +17,7 @@ from effectlog.errors import EffectLogError, StoreClosed, StoreError
 from effectlog.store import commands as c
 from effectlog.store.protocol import STORE_GONE, Foreseeing
 from effectlog.worker.running import task_limits
-from effectlog.worker.takeover import Takeovers, dead_owners, take_over
+from effectlog.worker.takeover import Takeovers, dead_owners, find_abandoned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from effectlog.decorators.spec import TaskSpec
     from effectlog.engine.engine import Engine
     from effectlog.worker.running import RunningAttempts
-    from effectlog.worker.takeover import Gone
+    from effectlog.worker.takeover import Abandoned
 
 logger = logging.getLogger("effectlog")
 
@@ -171,7 +171,7 @@ class ClaimLoop:
 
     async def _find_gone(
         self, tasks: Mapping[str, TaskSpec], *, leases_due: bool
-    ) -> tuple[list[Gone], frozenset[str]]:
+    ) -> tuple[list[Abandoned], frozenset[str]]:
         """Runs on the engine's loop: several reads for one hop."""
         store = self._engine.store
         if self._owners_changed or leases_due:
@@ -183,7 +183,7 @@ class ClaimLoop:
             self._lapse_at = await self._next_lapse() if others else math.inf
         if not dead and not leases_due:
             return [], dead
-        return await take_over(store, tasks, self._codec, dead), dead
+        return await find_abandoned(store, tasks, self._codec, dead), dead
 
     async def _next_lapse(self) -> float:
         """The monotonic time at which the next lease ends, if the store can tell."""

@@ -35,7 +35,7 @@ _AGAIN = 30.0
 """Seconds before a run is tried again that the store refused to change, such as one whose row is damaged."""
 
 
-class Gone(Struct, frozen=True):
+class Abandoned(Struct, frozen=True):
     """A run whose owner is gone, why, and the command that ends its attempt."""
 
     run: RunRow
@@ -55,7 +55,7 @@ class Gone(Struct, frozen=True):
         telemetry.taken_over(self.run, self.reason, self.command, moved)
 
 
-async def end_gone(engine: Engine, gone: Sequence[Gone]) -> frozenset[str]:
+async def end_abandoned(engine: Engine, gone: Sequence[Abandoned]) -> frozenset[str]:
     """End these attempts; one that somebody else has ended is left alone. Gives the runs that somebody keeps locked."""
     try:
         outcomes = await engine.read(engine.commit_beside(*(one.command for one in gone)))
@@ -89,7 +89,7 @@ class Takeovers:
         """There are runs of gone owners that could not be ended yet."""
         return bool(self._under_way or self._locked or self._refused)
 
-    async def end(self, gone: Sequence[Gone]) -> bool:
+    async def end(self, gone: Sequence[Abandoned]) -> bool:
         """Begin to end those that are not under way, and wait for a moment; True if some were ended."""
         now = time.monotonic()
         self._refused = {run_id: again for run_id, again in self._refused.items() if again > now}
@@ -105,10 +105,10 @@ class Takeovers:
             return False
         return task.result()
 
-    async def _end(self, gone: Sequence[Gone]) -> bool:
+    async def _end(self, gone: Sequence[Abandoned]) -> bool:
         runs = {one.run.id for one in gone}
         try:
-            locked = await end_gone(self._engine, gone)
+            locked = await end_abandoned(self._engine, gone)
             self._tell_locked(one for one in gone if one.run.id in locked - self._locked)
             self._locked = (self._locked - runs) | locked
             return len(locked) < len(gone)
@@ -121,7 +121,7 @@ class Takeovers:
             for run_id in runs:
                 self._under_way.pop(run_id, None)
 
-    async def _end_apart(self, gone: Sequence[Gone], error: StoreError) -> bool:
+    async def _end_apart(self, gone: Sequence[Abandoned], error: StoreError) -> bool:
         """Something was refused for good, such as a damaged row: the others must not stay with it."""
         if len(gone) > 1:
             return any([await self._end([one]) for one in gone])
@@ -130,7 +130,7 @@ class Takeovers:
         self._refused[run.id] = time.monotonic() + _AGAIN
         return False
 
-    def _tell_locked(self, gone: Iterable[Gone]) -> None:
+    def _tell_locked(self, gone: Iterable[Abandoned]) -> None:
         for one in gone:
             logger.warning(
                 "effectlog: run %s of %s can't be taken over yet: its row is kept locked by somebody else's open "
@@ -165,7 +165,7 @@ async def dead_owners(store: Store, owners: Mapping[str, str]) -> frozenset[str]
 
 async def expire(
     store: Store, run: RunRow, tasks: Mapping[str, TaskSpec], codec: Codec, dead: frozenset[str]
-) -> Gone:
+) -> Abandoned:
     """What ends a gone owner's attempt: another attempt, or a dead letter after too many."""
     fence = c.Fence(run.id, run.attempt)
     how = "its process died" if run.owner in dead else "its lease ran out"
@@ -190,11 +190,11 @@ async def expire(
         error=error,
         on_dead=on_dead,
     )
-    return Gone(run, reason, command)
+    return Abandoned(run, reason, command)
 
 
-async def take_over(
+async def find_abandoned(
     store: Store, tasks: Mapping[str, TaskSpec], codec: Codec, dead: frozenset[str]
-) -> list[Gone]:
+) -> list[Abandoned]:
     """What ends every attempt whose owner is gone."""
     return [await expire(store, run, tasks, codec, dead) for run in await store.lapsed(dead)]

@@ -22,7 +22,7 @@ async def _overtaken(bench: Bench, **fields: Any) -> tuple[c.Fence, c.Fence]:
     """Attempt ``a`` lost its run in the middle of a request; attempt ``b`` makes another one."""
     late = await bench.running()
     await bench.start(late, **fields)
-    current = await bench.take_over(late)
+    current = await bench.find_abandoned(late)
     await bench.start(current, **fields)
     return late, current
 
@@ -64,7 +64,7 @@ async def _(bench: Bench) -> None:
 async def _(bench: Bench) -> None:
     late = await bench.running()
     await bench.start(late)
-    current = await bench.take_over(late)
+    current = await bench.find_abandoned(late)
     seen = (await bench.effect(late.run_id)).version
     stored = await bench.finish(late, result=b"late")
     equal((stored.late, stored.effect.result), (False, b"late"), "whether it was late, and the result")
@@ -112,7 +112,7 @@ async def _(bench: Bench) -> None:
 async def _(bench: Bench) -> None:
     late = await bench.running()
     await bench.start(late)
-    current = await bench.take_over(late)
+    current = await bench.find_abandoned(late)
     await bench.settle(late.run_id, applied=False)
     await bench.start(current)
     await bench.finish(late, result=b"late")
@@ -146,7 +146,7 @@ async def _(bench: Bench) -> None:
 async def _(bench: Bench) -> None:
     late = await bench.running()
     await bench.start(late, policy=Policy.HOLD)
-    current = await bench.take_over(late)
+    current = await bench.find_abandoned(late)
     await bench.end(current, RunState.HELD, AttemptOutcome.HELD, holds=("charge",))
     await bench.finish(late, result=b"late")
     equal((await bench.run(late.run_id)).state, RunState.PENDING, "its state")

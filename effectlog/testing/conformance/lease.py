@@ -50,7 +50,7 @@ async def _(bench: Bench) -> None:
 async def _stale(bench: Bench) -> tuple[c.Fence, c.Fence]:
     """A fenced-out attempt of ``a`` and the attempt of ``b`` that came after it."""
     fence = await bench.running()
-    return fence, await bench.take_over(fence)
+    return fence, await bench.find_abandoned(fence)
 
 
 @topic.guarantee("a stale fence starts no effect")

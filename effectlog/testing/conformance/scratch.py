@@ -135,7 +135,7 @@ class Bench:
         """The attempt's owner dies and is found dead; the state that its run is in then."""
         return accepted(await self.do(self.expiry_of(fence, **fields)), c.RunMoved).state
 
-    async def take_over(self, fence: c.Fence, owner: str = "b", **fields: Any) -> c.Fence:
+    async def find_abandoned(self, fence: c.Fence, owner: str = "b", **fields: Any) -> c.Fence:
         """The owner ``a`` dies, and another one claims the run."""
         await self.crash(fence)
         return await self.take(fence.run_id, owner=owner, **fields)
