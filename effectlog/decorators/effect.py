@@ -19,7 +19,7 @@ from effectlog.decorators.functions import (
     refuse_generator,
     refuse_uncallable,
 )
-from effectlog.decorators.look_up_arguments import Question
+from effectlog.decorators.look_up_arguments import LookUpArguments
 from effectlog.decorators.registry import declare
 from effectlog.decorators.retry_horizon import check_effect
 from effectlog.decorators.spec import Annotation, EffectCall, EffectSpec
@@ -110,7 +110,7 @@ def effect(
             policy=_policy(function, in_doubt, contract),
             declared_doubt=in_doubt is not None,
             look_up=in_doubt if callable(in_doubt) else None,
-            question=_question(function, in_doubt),
+            look_up_arguments=_look_up_arguments(function, in_doubt),
             lookup_budget=_seconds(
                 lookup_budget, "lookup_budget", function, more="; 0 holds at the first Unknown"
             ),
@@ -252,13 +252,15 @@ def _takes_self(function: Callable[..., Any]) -> bool:
     return first in ("self", "cls") and "." in getattr(function, "__qualname__", "")
 
 
-def _question(function: Any, look_up: Any) -> Question | None:
+def _look_up_arguments(function: Any, look_up: Any) -> LookUpArguments | None:
     """How the look-up is asked, if there is one."""
     if not callable(look_up):
         return None
     refuse_generator(look_up, f"effect {qualified_name(function)}: in_doubt=")
     inner = plain(function)
-    return Question(qualified_name(function), look_up, inner, Binder(inner, skip_first=_takes_self(inner)))
+    return LookUpArguments(
+        qualified_name(function), look_up, inner, Binder(inner, skip_first=_takes_self(inner))
+    )
 
 
 def _types(given: Any, option: str, function: Any) -> tuple[type[BaseException], ...]:

@@ -23,7 +23,7 @@ _KINDS = inspect.Parameter
 _POSITIONAL = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
 
 
-class Question:
+class LookUpArguments:
     """The arguments that a look-up gets for a call of its effect: defaults applied, in the form that it takes.
 
     By position where no names are swapped, else by name; with ``self`` or ``cls`` where the look-up takes it.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from effectlog.contract import Destination
-    from effectlog.decorators.look_up_arguments import Question
+    from effectlog.decorators.look_up_arguments import LookUpArguments
     from effectlog.keys import KeyTemplate
     from effectlog.model import Policy
     from effectlog.retry import Retry
@@ -48,7 +48,7 @@ class EffectSpec(Struct, frozen=True, weakref=True):
     declared_doubt: bool = False
     """``in_doubt=`` was given, so the policy is its author's and not the default."""
     look_up: Callable[..., Any] | None = None
-    question: Question | None = None
+    look_up_arguments: LookUpArguments | None = None
     """What the look-up is called with."""
     lookup_budget: float = 300.0
     destination: Destination | None = None

@@ -94,12 +94,12 @@ def _worth_of_a_miss(state: CallState, effect: EffectRow) -> Operations:
 
 def _ask(state: CallState, effect: EffectRow) -> Operations:
     assert state.spec.look_up is not None  # noqa: S101 - its policy says so
-    assert state.spec.question is not None  # noqa: S101 - as above
+    assert state.spec.look_up_arguments is not None  # noqa: S101 - as above
     request, call = state.request_scope(effect), state.call
     timeout = max(_SHORTEST_ANSWER, state.spec.lookup_budget)
     state.look_up_error = ""
     try:
-        args, kwargs = state.spec.question.arguments(call.instance, call.args, call.kwargs)
+        args, kwargs = state.spec.look_up_arguments.arguments(call.instance, call.args, call.kwargs)
         answer = yield Ask(request, state.spec.look_up, args, kwargs, timeout)
     except Exception as error:
         problem = describe(error)

@@ -22,9 +22,9 @@ PATCHERS = {
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, patcher: str, *, patched: bool) -> None:
-    module, question = PATCHERS[patcher]
+    module, look_up_arguments = PATCHERS[patcher]
     stand_in = ModuleType(module)
-    setattr(stand_in, question, lambda what: patched and what.startswith("thread"))
+    setattr(stand_in, look_up_arguments, lambda what: patched and what.startswith("thread"))
     monkeypatch.setitem(sys.modules, module, stand_in)
 
 
