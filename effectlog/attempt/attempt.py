@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog.attempt.in_flight import InFlight
 from effectlog.attempt.lease_loss import why_lost
-from effectlog.attempt.pauses import PatientTimer
+from effectlog.attempt.pauses import PauseAwareTimer
 from effectlog.clock import utc
 from effectlog.context import CurrentAttempt
 from effectlog.errors import (
@@ -98,7 +98,7 @@ class Attempt:
         self.lease_until = lease_until
         """Monotonic time at which this owner stops trusting its lease; moved by each renewal."""
         self.began = time.monotonic()
-        self.stood_still = self.excused = 0.0
+        self.paused_for = self.pause_credit = 0.0
         """Seconds for which the process stood still meanwhile, and those of them that timers counted."""
         self.fence = c.Fence(run.row.id, run.row.attempt)
         self.chain = c.Chain()
@@ -115,7 +115,7 @@ class Attempt:
         self.unawaited: dict[int, tuple[str, Any]] = {}
         self.interrupt: Callable[[StopReason], None] = lambda _: None
         self.want_renewal: Callable[[], None] = lambda: None
-        self.notice_standstill: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self.notice_pause: Callable[[], Coroutine[Any, Any, None]] | None = None
         self.store_trouble: Callable[[], str] = lambda: ""
         """What keeps the store from renewing the lease; empty if nothing is known to."""
         self._in_flight: dict[str, InFlight] = {}
@@ -180,7 +180,7 @@ class Attempt:
         where = f"run {self.run_id}, attempt {self.fence.attempt}"
         if self.stop_reason is StopReason.LOST:
             in_time = time.monotonic() < self.lease_until
-            why = why_lost(self.lease, stood_still=self.stood_still, in_time=in_time, store=self._unrenewed)
+            why = why_lost(self.lease, paused_for=self.paused_for, in_time=in_time, store=self._unrenewed)
             return LeaseLost(
                 f"{where} no longer owns its run, so no effect starts and its result is not stored: {why}; another "
                 f"worker goes on with the run",
@@ -247,16 +247,16 @@ class Attempt:
 
     # --- time ----------------------------------------------------------------------------------
 
-    def timer(self, seconds: float, callback: Callable[[], object]) -> PatientTimer:
+    def timer(self, seconds: float, callback: Callable[[], object]) -> PauseAwareTimer:
         """Call back after so many seconds in which this process got to run."""
-        return PatientTimer(seconds, callback, self.excused_by_now, self.excused)
+        return PauseAwareTimer(seconds, callback, self.pause_credit_by_now, self.pause_credit)
 
-    async def excused_by_now(self) -> float:
-        """As ``excused``, once a standstill that ended this very moment has been noticed as well."""
-        if self.notice_standstill is not None:
+    async def pause_credit_by_now(self) -> float:
+        """As ``pause_credit``, once a standstill that ended this very moment has been noticed as well."""
+        if self.notice_pause is not None:
             with contextlib.suppress(EffectLogError):
-                await self.engine.read(self.notice_standstill())
-        return self.excused
+                await self.engine.read(self.notice_pause())
+        return self.pause_credit
 
     # --- what is under way ---------------------------------------------------------------------
 

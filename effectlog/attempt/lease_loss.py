@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def why_lost(lease: float, *, stood_still: float, in_time: bool, store: str) -> str:
+def why_lost(lease: float, *, paused_for: float, in_time: bool, store: str) -> str:
     """A clause for people.
 
     Args:
@@ -13,8 +13,8 @@ def why_lost(lease: float, *, stood_still: float, in_time: bool, store: str) -> 
         store: what kept the store from renewing the lease, if anything is known to have.
     """
     span = f"the lease of {lease:g} s"
-    if stood_still:
-        return f"the process stood still for {stood_still:.1f} s, and others trust it no longer than {span}"
+    if paused_for:
+        return f"the process stood still for {paused_for:.1f} s, and others trust it no longer than {span}"
     if in_time:
         return f"it was cancelled or retried by force, or others could take it for dead, within {span}"
     if store:

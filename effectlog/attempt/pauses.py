@@ -22,7 +22,7 @@ LEAST = 0.5
 """Seconds by which a look must be late: less is everyday waiting for a processor."""
 
 
-class Pulse:
+class PauseDetector:
     """Looks at the clocks again and again, from a thread that nothing but a standstill keeps from it."""
 
     def __init__(self) -> None:
@@ -43,21 +43,21 @@ def _clocks() -> tuple[float, float, float]:
     return time.monotonic(), time.process_time(), SystemClock().boot()
 
 
-class PatientTimer:
+class PauseAwareTimer:
     """Calls back after so many seconds, without those for which the process stood still.
 
-    ``excused`` gives the seconds of standstill so far, of which ``already`` lie before the timer's begin.
+    ``pause_credit`` gives the seconds of standstill so far, of which ``already`` lie before the timer's begin.
     """
 
     def __init__(
         self,
         seconds: float,
         callback: Callable[[], object],
-        excused: Callable[[], Coroutine[object, object, float]],
+        pause_credit: Callable[[], Coroutine[object, object, float]],
         already: float,
     ) -> None:
         self._callback = callback
-        self._excused = excused
+        self._excused = pause_credit
         self._counted = already
         self._loop = asyncio.get_running_loop()
         self._asking: asyncio.Task[None] | None = None
@@ -74,9 +74,9 @@ class PatientTimer:
         self._asking = self._loop.create_task(self._ask())
 
     async def _ask(self) -> None:
-        excused = await self._excused()
-        self._at += excused - self._counted
-        self._counted = excused
+        pause_credit = await self._excused()
+        self._at += pause_credit - self._counted
+        self._counted = pause_credit
         if self._at > self._loop.time():
             self._timer = self._loop.call_at(self._at, self._due)
         else:

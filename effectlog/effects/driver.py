@@ -169,20 +169,20 @@ class Invoke(Struct, gc=False):
             place.reset(token)
 
     def _report_overrun(self, took: float) -> None:
-        if self.timeout is None or took <= self.timeout or self._stood_still(took - self.timeout):
+        if self.timeout is None or took <= self.timeout or self._was_paused(took - self.timeout):
             return
         warn(
             f"sync effect {self.name} took {took:.3f} s with timeout={self.timeout:g}; sync code can't be "
             f"interrupted, so give its client a timeout of its own"
         )
 
-    def _stood_still(self, seconds: float) -> bool:
+    def _was_paused(self, seconds: float) -> bool:
         """Whether the process stood still for at least so long during the attempt, and too much was counted."""
         attempt = self.attempt
-        if attempt.notice_standstill is not None:
+        if attempt.notice_pause is not None:
             with contextlib.suppress(EffectLogError):
-                attempt.engine.call(attempt.notice_standstill()).result()
-        return attempt.excused >= seconds
+                attempt.engine.call(attempt.notice_pause()).result()
+        return attempt.pause_credit >= seconds
 
     async def _wait_in_time(self, timeout: float) -> Any:
         began = time.monotonic()

@@ -212,7 +212,7 @@ class AttemptExecutor:
             return
         # Async code gets a moment for its own clean-up.
         allowed = timeout + (OVERRUN_GRACE if self._disturbed else 0.0)
-        if took - await self.attempt.excused_by_now() <= allowed:
+        if took - await self.attempt.pause_credit_by_now() <= allowed:
             return
         message = (
             f"task {self.attempt.task.name} took {took:.3f} s with timeout={timeout:g}: code that doesn't await can't "

@@ -53,12 +53,12 @@ class LoopWatch:
 
     async def _watch(self) -> None:
         while (watched := self._loop) is not None:
-            asked, excused = time.monotonic(), await self._excused()
+            asked, pause_credit = time.monotonic(), await self._excused()
             try:
                 culprits = await self._await_answer(watched)
             except RuntimeError:
                 return  # The loop is closed.
-            blocked = time.monotonic() - asked - (await self._excused() - excused)
+            blocked = time.monotonic() - asked - (await self._excused() - pause_credit)
             # Measured as well as timed out: what holds the interpreter lock stops this thread's timers too.
             if blocked > self._limit and self._loop is not None:
                 culprits = culprits or self._executor.doing(watched)
@@ -74,8 +74,8 @@ class LoopWatch:
     async def _excused(self) -> float:
         """Seconds for which the whole process stood still, which is nobody's blocking code."""
         owner = self._executor.owner
-        await owner.notice_standstill()
-        return owner.excused
+        await owner.notice_pause()
+        return owner.pause_credit
 
     async def _await_answer(self, watched: asyncio.AbstractEventLoop) -> str | None:
         """Wait for the sign of life; who was at work where it took too long."""
@@ -86,11 +86,11 @@ class LoopWatch:
             with contextlib.suppress(RuntimeError):
                 here.call_soon_threadsafe(answered.set)
 
-        excused = await self._excused()
+        pause_credit = await self._excused()
         watched.call_soon_threadsafe(answer)
         if await _is_set_within(answered, self._limit):
             return None
-        if await self._excused() > excused and await _is_set_within(answered, self._limit):
+        if await self._excused() > pause_credit and await _is_set_within(answered, self._limit):
             return None
         culprits = self._executor.doing(watched)
         if culprits not in self._told:

@@ -79,8 +79,8 @@ def end_of(attempt: Attempt, body: BodyResult) -> c.EndAttempt | None:
         error = reason if delay else None
         return _end(attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=error, delay=delay)
     message = f"attempt {attempt.fence.attempt} took longer than timeout={attempt.task.timeout:g} s"
-    if attempt.stood_still:
-        message += f", apart from {attempt.stood_still:.1f} s for which its process stood still"
+    if attempt.paused_for:
+        message += f", apart from {attempt.paused_for:.1f} s for which its process stood still"
     timeout = ErrorInfo("TimeoutError", message)
     return _after_error(attempt, timeout, AttemptOutcome.TIMED_OUT, give_up=False)
 

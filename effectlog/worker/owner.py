@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from effectlog.attempt.attempt import StopReason, trusted_until
-from effectlog.attempt.pauses import INTERVAL, Pulse
+from effectlog.attempt.pauses import INTERVAL, PauseDetector
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.store import commands as c
 from effectlog.validation import seconds
@@ -65,8 +65,8 @@ def attempts_at(run_id: str) -> list[Attempt]:
 def why_lapsed(owner_id: str) -> str:
     """What of this process let a lease of its owner run out, to be added to a sentence; empty where that isn't known."""
     for owner in [owner for owner in list(_owners) if owner.id == owner_id]:
-        if owner.stood_still:
-            return f" while its process stood still for {owner.stood_still:.1f} s"
+        if owner.paused_for:
+            return f" while its process stood still for {owner.paused_for:.1f} s"
         if trouble := owner.store_trouble():
             return f" because the store did not renew it ({trouble})"
     return ""
@@ -88,9 +88,9 @@ class Owner:
         self._task: asyncio.Task[None] | None = None
         self._beat_now: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.excused = 0.0
+        self.pause_credit = 0.0
         """Seconds for which the process stood still and which timers counted, since this owner began."""
-        self._pulse = Pulse()
+        self._pulse = PauseDetector()
         self._still = self._still_until = 0.0
         self._looked_at = time.monotonic()
         self._asked_at: float | None = None
@@ -107,7 +107,7 @@ class Owner:
         if self._starting is None:
             self._loop = asyncio.get_running_loop()
             self._beat_now = asyncio.Event()
-            self._pulse = Pulse()
+            self._pulse = PauseDetector()
             self._starting = self._loop.create_task(self._engine.store.liveness.hold(self.id))
             self._task = self._loop.create_task(self._keep())
         await asyncio.shield(self._starting)
@@ -127,7 +127,7 @@ class Owner:
     def add(self, attempt: Attempt) -> None:
         """Keep this attempt's lease from now on."""
         attempt.want_renewal = self.beat
-        attempt.notice_standstill = self.notice_standstill
+        attempt.notice_pause = self.notice_pause
         attempt.store_trouble = self.store_trouble
         self._attempts[attempt.run_id] = attempt
 
@@ -147,7 +147,7 @@ class Owner:
                 self._loop.call_soon_threadsafe(self._beat_now.set)
 
     @property
-    def stood_still(self) -> float:
+    def paused_for(self) -> float:
         """Seconds of the last standstill that ended no longer ago than a lease; 0 without one."""
         return self._still if time.monotonic() < self._still_until else 0.0
 
@@ -174,17 +174,17 @@ class Owner:
         self._looked_at = now
         return now
 
-    async def notice_standstill(self) -> None:
+    async def notice_pause(self) -> None:
         """Look whether the process stood still, and let every attempt know; on the engine's loop."""
-        excused, seconds = self._pulse.look()
+        pause_credit, seconds = self._pulse.look()
         if not seconds:
             return
-        self.excused += excused
+        self.pause_credit += pause_credit
         self._still, self._still_until = seconds, time.monotonic() + self.lease
         attempts = list(self._attempts.values())
         for attempt in attempts:
-            attempt.excused += excused
-            attempt.stood_still += seconds
+            attempt.pause_credit += pause_credit
+            attempt.paused_for += seconds
         if attempts:
             logger.warning(
                 "effectlog: the process of %s stood still for %.1f s while it had %s run(s) under way: it was stopped, "
@@ -202,7 +202,7 @@ class Owner:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(self._heartbeat / 4, INTERVAL)):
                     await self._beat_now.wait()
-            await self.notice_standstill()
+            await self.notice_pause()
             now = self._look()
             due = self._beat_now.is_set() or now - last >= self._heartbeat
             self._beat_now.clear()

@@ -15,7 +15,7 @@ from scheduler_processes import completed
 
 from effectlog import AttemptOutcome, RunFailed, RunState, clock
 from effectlog.attempt import pauses
-from effectlog.attempt.pauses import Pulse
+from effectlog.attempt.pauses import PauseDetector
 
 if TYPE_CHECKING:
     from scheduler_processes import Field, Process
@@ -91,7 +91,7 @@ def _pulse(monkeypatch: pytest.MonkeyPatch, *readings: tuple[float, float, float
     """What a look gives between two readings of the clock of timers, processor time and boot clock."""
     told = iter([(0.0, 0.0, 0.0), *readings])
     monkeypatch.setattr(pauses, "_clocks", lambda: next(told))
-    pulse = Pulse()
+    pulse = PauseDetector()
     return [pulse.look() for _ in readings][-1]
 
 

@@ -48,7 +48,7 @@ class State:
     back_in: float = 0.0
     not_before: float = 0.0
     unreadable_here: bool = False
-    stood_still: float = 0.0
+    paused_for: float = 0.0
     max_value_bytes: int = 100
     fence: Fence = field(default_factory=lambda: Fence("run", 1))
     codec: JsonCodec = field(default_factory=JsonCodec)
