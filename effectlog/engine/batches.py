@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakSet
 
 from effectlog import telemetry
-from effectlog.engine.queue import Answer, Entry, deliver, fail
+from effectlog.engine.queue import Answer, Submission, deliver, fail
 from effectlog.errors import StoreClosed, StoreError
 from effectlog.store.protocol import RUN_LOCKED, STORE_GONE
 from effectlog.store.rules.working_set import needs
@@ -28,7 +28,7 @@ logger = logging.getLogger("effectlog")
 class Failure(NamedTuple):
     """Entries that could not be committed, and why."""
 
-    entries: list[Entry]
+    entries: list[Submission]
     error: StoreError
 
 
@@ -41,7 +41,7 @@ class Batches:
         self.errors: WeakSet[StoreError] = WeakSet()
         """What was given to callers as an error of this store."""
 
-    async def apply(self, batch: list[Entry]) -> list[Entry]:
+    async def apply(self, batch: list[Submission]) -> list[Submission]:
         """Commit a batch; gives what of it has to be tried again after a pause."""
         batch = self._to_do(batch)
         if not batch:
@@ -54,7 +54,7 @@ class Batches:
         failure = self._succeed(batch, outcomes, began)
         return await self.after(failure) if failure else []
 
-    def apply_here(self, batch: list[Entry], apply: Apply) -> Failure | None:
+    def apply_here(self, batch: list[Submission], apply: Apply) -> Failure | None:
         """Commit a batch on this thread; gives what could not be committed, to be dealt with by ``after``."""
         batch = self._to_do(batch)
         if not batch:
@@ -66,13 +66,13 @@ class Batches:
             return self._failure(batch, error)
         return self._succeed(batch, outcomes, began)
 
-    def _succeed(self, batch: list[Entry], outcomes: list[Outcome], began: float) -> Failure | None:
+    def _succeed(self, batch: list[Submission], outcomes: list[Outcome], began: float) -> Failure | None:
         self.commits += 1
         busy = self._hand_out(batch, outcomes)
         telemetry.committed(self._store.name, len(outcomes), time.monotonic() - began)
         return Failure(busy, _kept_locked(busy)) if busy else None
 
-    def _failure(self, batch: list[Entry], error: Exception) -> Failure:
+    def _failure(self, batch: list[Submission], error: Exception) -> Failure:
         if isinstance(error, StoreError):
             return Failure(batch, error)
         logger.error("effectlog: a batch could not be applied", exc_info=error)
@@ -81,7 +81,7 @@ class Batches:
         return Failure(batch, defect)
 
     @staticmethod
-    def _to_do(batch: list[Entry]) -> list[Entry]:
+    def _to_do(batch: list[Submission]) -> list[Submission]:
         """What nobody has answered meanwhile, and no broken chain forbids."""
         broken = [entry for entry in batch if entry.chain is not None and entry.chain.broken is not None]
         for entry in broken:
@@ -90,10 +90,10 @@ class Batches:
         return [entry for entry in batch if not entry.answered]
 
     @staticmethod
-    def _hand_out(batch: list[Entry], outcomes: list[Outcome]) -> list[Entry]:
+    def _hand_out(batch: list[Submission], outcomes: list[Outcome]) -> list[Submission]:
         """Hand outcomes back; gives the entries of which something is kept from us by others' transactions."""
         answers: list[Answer] = []
-        busy: list[Entry] = []
+        busy: list[Submission] = []
         at = 0
         for entry in batch:
             end = at + len(entry.left)
@@ -106,7 +106,7 @@ class Batches:
         deliver(answers)
         return busy
 
-    async def after(self, failure: Failure) -> list[Entry]:
+    async def after(self, failure: Failure) -> list[Submission]:
         """Deal with a failure; gives what has to be tried again after a pause."""
         batch, error = failure
         if len(batch) > 1 and not error.transient:
@@ -123,7 +123,7 @@ class Batches:
         self.give_up([entry for entry in batch if entry not in again], error)
         return again
 
-    def give_up(self, entries: Sequence[Entry], error: StoreError) -> None:
+    def give_up(self, entries: Sequence[Submission], error: StoreError) -> None:
         """Answer with an error; what comes after an outcome that is not recorded isn't recorded either."""
         for entry in entries:
             # An attempt's end that is given up breaks nothing: the outcomes it waits for may still be recorded.
@@ -131,20 +131,20 @@ class Batches:
                 entry.chain.broken = error
         fail(entries, error)
 
-    async def _apply_apart(self, batch: list[Entry]) -> list[Entry]:
+    async def _apply_apart(self, batch: list[Submission]) -> list[Submission]:
         """One entry may be to blame: the others must not fail with it, unless they come after it in its chain."""
-        again: list[Entry] = []
+        again: list[Submission] = []
         for entry in batch:
             waits = entry.chain is not None and any(entry.chain is other.chain for other in again)
             again += [entry] if waits else await self.apply([entry])
         return again
 
 
-def _commands(batch: Sequence[Entry]) -> list[Command]:
+def _commands(batch: Sequence[Submission]) -> list[Command]:
     return [command for entry in batch for command in entry.left]
 
 
-def _kept_locked(entries: Sequence[Entry]) -> StoreError:
+def _kept_locked(entries: Sequence[Submission]) -> StoreError:
     runs = ", ".join(sorted(needs(_commands(entries)).runs))
     return StoreError(
         f"run {runs} is kept locked by somebody else's open transaction; end the session if it is idle in a "

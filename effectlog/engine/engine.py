@@ -22,7 +22,7 @@ from effectlog.engine.changes import Changes
 from effectlog.engine.fast_path import FastPath
 from effectlog.engine.green_threads import refuse_green_threads
 from effectlog.engine.pending_futures import Owed
-from effectlog.engine.queue import STUCK, Entry, Inbox, fail, into
+from effectlog.engine.queue import STUCK, Submission, SubmissionQueue, fail, into
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError
 from effectlog.keys import Seals
 from effectlog.store.protocol import Concurrent, threaded
@@ -58,7 +58,7 @@ class Engine:
         self._pid = os.getpid()
         self._signalled = False
         self._watched = False
-        self._inbox = Inbox()
+        self._inbox = SubmissionQueue()
         self._owed = Owed()
         self._died: BaseException | None = None
         self._fast = FastPath(
@@ -199,7 +199,7 @@ class Engine:
     ) -> asyncio.Future[list[Outcome]]:
         """As ``commit``, as a future of the running loop."""
         waiter: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._push(Entry(commands, chain, waiter=waiter, until=until, insist=insist))
+        self._push(Submission(commands, chain, waiter=waiter, until=until, insist=insist))
         return waiter
 
     def commit_sync(
@@ -207,7 +207,7 @@ class Engine:
     ) -> list[Outcome]:
         """As ``commit``, blocking the calling thread."""
         done: concurrent.futures.Future[list[Outcome]] = concurrent.futures.Future()
-        self._push(Entry(commands, chain, resolve=into(done), until=until, insist=insist))
+        self._push(Submission(commands, chain, resolve=into(done), until=until, insist=insist))
         return done.result()
 
     def post(
@@ -221,7 +221,7 @@ class Engine:
 
         ``resolve`` is called on the engine's or the store's thread with the outcomes or the error.
         """
-        self._push(Entry(commands, chain, resolve=resolve, until=until, insist=True, linger=True))
+        self._push(Submission(commands, chain, resolve=resolve, until=until, insist=True, linger=True))
 
     async def renew(self, command: Renew, *, until: float) -> Outcome:
         """Renew leases, on the engine's loop: beside all other traffic where the store can do that."""
@@ -264,7 +264,7 @@ class Engine:
         """As ``call``, awaited from any loop."""
         return await asyncio.wrap_future(self.call(coroutine))
 
-    def _push(self, entry: Entry) -> None:
+    def _push(self, entry: Submission) -> None:
         self._check_process()
         with self._inbox.lock:
             loop = self._running_loop()
@@ -315,7 +315,7 @@ class Engine:
             if self._fast.is_open or not self._inbox:
                 await self._woken()
 
-    async def _commit_next(self) -> list[Entry]:
+    async def _commit_next(self) -> list[Submission]:
         """Commit one batch, unless that is the fast path's; gives what has to be tried again after a pause."""
         failure = self._fast.take_failure()
         if failure is not None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from effectlog.engine.batches import Batches, Failure
-    from effectlog.engine.queue import Inbox
+    from effectlog.engine.queue import SubmissionQueue
     from effectlog.store.protocol import Apply, Threaded
 
 
@@ -28,7 +28,7 @@ class FastPath:
     def __init__(
         self,
         store: Threaded | None,
-        inbox: Inbox,
+        inbox: SubmissionQueue,
         batches: Batches,
         *,
         committed: Callable[[], None],

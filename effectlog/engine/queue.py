@@ -30,7 +30,7 @@ LATE = 10.0
 """Seconds for which an outcome is tried on after its time: it is evidence then, and nothing else may ever settle the effect."""
 
 
-class Entry(Struct, eq=False, gc=False):
+class Submission(Struct, eq=False, gc=False):
     """Commands handed in together, and how their outcome goes back."""
 
     commands: Sequence[Command]
@@ -90,7 +90,7 @@ def is_busy(outcome: Outcome) -> bool:
 # A store that was slow may answer at the moment at which its caller is told that it does not.
 _answering = threading.Lock()
 
-Answer = tuple[Entry, "list[Outcome] | None", "BaseException | None"]
+Answer = tuple[Submission, "list[Outcome] | None", "BaseException | None"]
 
 
 def deliver(answers: Sequence[Answer]) -> None:
@@ -122,7 +122,7 @@ def _unanswered(answers: Sequence[Answer]) -> list[Answer]:
     return mine
 
 
-def fail(entries: Sequence[Entry], error: BaseException) -> None:
+def fail(entries: Sequence[Submission], error: BaseException) -> None:
     """Answer entries with an error."""
     deliver([(entry, None, error) for entry in entries])
 
@@ -160,7 +160,7 @@ STUCK = 0.25
 """Seconds without an answer of the store after which the deadlines of those who wait are looked at."""
 
 
-class Inbox:
+class SubmissionQueue:
     """The entries of one opening of a store."""
 
     def __init__(self) -> None:
@@ -170,8 +170,8 @@ class Inbox:
         """Told of each entry, and of the close, while somebody lingers on another thread."""
         self.closing = False
         """Nothing is taken in any more."""
-        self._waiting: deque[Entry] = deque()
-        self._with_store: Sequence[Entry] = ()
+        self._waiting: deque[Submission] = deque()
+        self._with_store: Sequence[Submission] = ()
         self._taken_at = 0.0
 
     def __bool__(self) -> bool:
@@ -183,7 +183,7 @@ class Inbox:
         """Nothing waits, and the store has nothing."""
         return not self._waiting and not self._with_store
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Submission) -> None:
         """Take in an entry; to be called with the lock held."""
         self._waiting.append(entry)
 
@@ -194,9 +194,9 @@ class Inbox:
                 return 0.0
             return max(0.0, self._waiting[0].since + LINGER - time.monotonic())
 
-    def take(self) -> list[Entry]:
+    def take(self) -> list[Submission]:
         """The next batch, which the store is about to get."""
-        batch: list[Entry] = []
+        batch: list[Submission] = []
         size = 0
         with self.lock:
             waiting = self._waiting
@@ -207,13 +207,13 @@ class Inbox:
             self._with_store, self._taken_at = batch, time.monotonic()
         return batch
 
-    def returned(self, again: Sequence[Entry] = ()) -> None:
+    def returned(self, again: Sequence[Submission] = ()) -> None:
         """The store is through with the batch; ``again`` of it has to be tried once more, before all others."""
         with self.lock:
             self._with_store = ()
             self._waiting.extendleft(reversed(again))
 
-    def take_late(self) -> list[Entry]:
+    def take_late(self) -> list[Submission]:
         """Those whose time is over, where the store has not answered for a while. What it has, it may still do."""
         now = time.monotonic()
         with self.lock:
@@ -232,7 +232,7 @@ class Inbox:
             self.closing = True
             self.more.notify_all()
 
-    def empty(self) -> list[Entry]:
+    def empty(self) -> list[Submission]:
         """Give up everything that is here."""
         with self.lock:
             rest = [*self._with_store, *self._waiting]
