@@ -32,7 +32,7 @@ from effectlog.errors import (
 from effectlog.printable import one_line
 from effectlog.store import commands as c
 from effectlog.store.rules.effects import note_outcome
-from effectlog.store.rules.working_set import Pages
+from effectlog.store.rules.working_set import WorkingSet
 from effectlog.telemetry import SILENT
 from effectlog.user_warnings import users_level
 
@@ -127,7 +127,7 @@ class Attempt:
         self._lock = threading.RLock()
         self._stop_signal: threading.Event | None = None
         # The rules foresee, on rows of our own, what the store will hold once an outcome is committed.
-        self._foreseen = Pages(now=0.0, lease_now=0.0, lease_clock="")
+        self._foreseen = WorkingSet(now=0.0, lease_now=0.0, lease_clock="")
         deadline = (
             None if task.timeout is None else utc(engine.store.clock.wall()) + timedelta(seconds=task.timeout)
         )

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from effectlog.store.rows import StoredRun
-    from effectlog.store.rules.working_set import Pages
+    from effectlog.store.rules.working_set import WorkingSet
 
 
 class ForgetsOwners(DictStore):
     """Stores neither owner nor lease: a running run is anybody's."""
 
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         if isinstance(command, c.Claim):
-            for row in pages.runs.values():
+            for row in working_set.runs.values():
                 if row.state is RunState.RUNNING:
                     row.state = RunState.PENDING
-        return super().decide(db, pages, command)
+        return super().decide(db, working_set, command)
 
     async def get(self, run_id: str) -> StoredRun | None:
         stored = await super().get(run_id)
@@ -42,110 +42,114 @@ class SharesRunningRuns(ForgetsOwners):
 
 
 class IgnoresFences(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         fence = getattr(command, "fence", None)
-        if fence is not None and fence.run_id in pages.runs:
-            command = replace(command, fence=self._newest(pages, fence))  # type: ignore[call-arg,type-var]
+        if fence is not None and fence.run_id in working_set.runs:
+            command = replace(command, fence=self._newest(working_set, fence))  # type: ignore[call-arg,type-var]
         if isinstance(command, c.Renew):
-            command = replace(command, fences=tuple(self._newest(pages, fence) for fence in command.fences))
-        return super().decide(db, pages, command)
+            command = replace(
+                command, fences=tuple(self._newest(working_set, fence) for fence in command.fences)
+            )
+        return super().decide(db, working_set, command)
 
-    def _newest(self, pages: Pages, fence: c.Fence) -> c.Fence:
+    def _newest(self, working_set: WorkingSet, fence: c.Fence) -> c.Fence:
         return (
-            c.Fence(fence.run_id, pages.runs[fence.run_id].attempt) if fence.run_id in pages.runs else fence
+            c.Fence(fence.run_id, working_set.runs[fence.run_id].attempt)
+            if fence.run_id in working_set.runs
+            else fence
         )
 
 
 class ReusesFences(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
-        if isinstance(command, c.Claim) and command.run_id in pages.runs:
-            pages.runs[command.run_id].attempt = 0
-        return super().decide(db, pages, command)
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
+        if isinstance(command, c.Claim) and command.run_id in working_set.runs:
+            working_set.runs[command.run_id].attempt = 0
+        return super().decide(db, working_set, command)
 
 
 class RenewsLapsedLeases(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         if isinstance(command, c.Renew):
             for fence in command.fences:
-                if fence.run_id in pages.runs:
-                    pages.runs[fence.run_id].lease_expires = pages.lease_now + 1
-        return super().decide(db, pages, command)
+                if fence.run_id in working_set.runs:
+                    working_set.runs[fence.run_id].lease_expires = working_set.lease_now + 1
+        return super().decide(db, working_set, command)
 
 
 class NeverLapses(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
-        pages.lease_now = 0.0
-        return super().decide(db, pages, command)
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
+        working_set.lease_now = 0.0
+        return super().decide(db, working_set, command)
 
 
 class AcceptsUnseen(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         if isinstance(command, c.StartEffect):
-            effect = pages.effects.get((command.fence.run_id, command.key))
+            effect = working_set.effects.get((command.fence.run_id, command.key))
             command = replace(command, seen=effect.version if effect else 0)
-        return super().decide(db, pages, command)
+        return super().decide(db, working_set, command)
 
 
 class OverwritesResults(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         if isinstance(command, c.FinishEffect):
-            effect = pages.effects.get((command.fence.run_id, command.key))
+            effect = working_set.effects.get((command.fence.run_id, command.key))
             if effect is not None and effect.state is EffectState.COMPLETED:
                 effect.state, effect.open_requests = EffectState.STARTED, 1
-        return super().decide(db, pages, command)
+        return super().decide(db, working_set, command)
 
 
 class DropsLateOutcomes(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         if isinstance(command, c.FinishEffect):
-            run = pages.runs.get(command.fence.run_id)
+            run = working_set.runs.get(command.fence.run_id)
             if run is not None and run.attempt != command.fence.attempt:
                 return c.Refused(c.Refusal.NOT_OWNER)
-        return super().decide(db, pages, command)
+        return super().decide(db, working_set, command)
 
 
 class KeepsTheFirstHorizon(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         effect = (
-            pages.effects.get((command.fence.run_id, command.key))
+            working_set.effects.get((command.fence.run_id, command.key))
             if isinstance(command, c.StartEffect)
             else None
         )
         before = effect.first_request if effect else None
-        outcome = super().decide(db, pages, command)
+        outcome = super().decide(db, working_set, command)
         if effect is not None and before is not None:
             effect.first_request = before
         return outcome
 
 
 class EndsOverDoubt(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         if isinstance(command, c.EndAttempt):
-            for effect in pages.unsettled(command.fence.run_id):
+            for effect in working_set.unsettled(command.fence.run_id):
                 effect.policy = Policy.RESEND
-        return super().decide(db, pages, command)
+        return super().decide(db, working_set, command)
 
 
 class SettlesUnderTheOwner(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
-        if isinstance(command, c.SettleEffect) and command.run_id in pages.runs:
-            owner = pages.runs[command.run_id].owner
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
+        if isinstance(command, c.SettleEffect) and command.run_id in working_set.runs:
+            owner = working_set.runs[command.run_id].owner
             command = replace(command, dead_owners=frozenset({owner} if owner else ()))
-        return super().decide(db, pages, command)
+        return super().decide(db, working_set, command)
 
 
 class ForgetsKeys(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         if isinstance(command, c.CreateRuns):
             command = replace(command, idempotency_key=None)
-        return super().decide(db, pages, command)
+        return super().decide(db, working_set, command)
 
 
 class ForgetsDeadLetters(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         if isinstance(command, c.EndAttempt):
             command = replace(command, on_dead=None)
-        return super().decide(db, pages, command)
+        return super().decide(db, working_set, command)
 
 
 class PurgesDoubt(DictStore):
@@ -167,10 +171,10 @@ class IgnoresLimits(DictStore):
 
 
 class ClaimsEarly(DictStore):
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         if isinstance(command, c.Claim):
-            pages.now += 1e9
-        return super().decide(db, pages, command)
+            working_set.now += 1e9
+        return super().decide(db, working_set, command)
 
 
 class StopsAtStrangers(DictStore):

@@ -20,7 +20,7 @@ from effectlog.store.protocol import Due, RunFilter, WorkerRow
 from effectlog.store.rows import RunRow, StoredRun, StoredSummary, UnsettledEffect
 from effectlog.store.rules import runs as run_rules
 from effectlog.store.rules.execute import execute
-from effectlog.store.rules.working_set import KeyRow, Pages
+from effectlog.store.rules.working_set import KeyRow, WorkingSet
 from effectlog.store.sqlite.liveness import NoLiveness
 
 if TYPE_CHECKING:
@@ -63,24 +63,26 @@ class DictStore:
         return outcomes
 
     def perform(self, db: Database, command: c.Command) -> c.Outcome:
-        pages = Pages(self.clock.wall(), self.clock.monotonic(), self.clock.identity, keys=db.keys)
-        pages.runs = {run.row.id: run.row for run in db.runs.values()}
-        pages.effects = {(run.row.id, e.key): e for run in db.runs.values() for e in run.effects}
-        outcome = self.decide(db, pages, command)
-        self._keep(db, pages)
+        working_set = WorkingSet(self.clock.wall(), self.clock.monotonic(), self.clock.identity, keys=db.keys)
+        working_set.runs = {run.row.id: run.row for run in db.runs.values()}
+        working_set.effects = {(run.row.id, e.key): e for run in db.runs.values() for e in run.effects}
+        outcome = self.decide(db, working_set, command)
+        self._keep(db, working_set)
         if isinstance(command, c.Claim):
-            return c.Claimed(tuple(db.runs[run_id] for run_id in pages.changed_runs), pages.now)
+            return c.Claimed(tuple(db.runs[run_id] for run_id in working_set.changed_runs), working_set.now)
         return outcome
 
-    def decide(self, db: Database, pages: Pages, command: c.Command) -> c.Outcome:
+    def decide(self, db: Database, working_set: WorkingSet, command: c.Command) -> c.Outcome:
         match command:
             case c.Claim():
-                found = self.candidates(db, pages.now, command)
+                found = self.candidates(db, working_set.now, command)
                 # In the order of the claim, which a set would lose.
-                pages.changed_runs = dict.fromkeys(row.id for row in run_rules.claim(pages, command, found))  # type: ignore[assignment]
+                working_set.changed_runs = dict.fromkeys(
+                    row.id for row in run_rules.claim(working_set, command, found)
+                )  # type: ignore[assignment]
             case c.Purge():
                 return c.Purged(
-                    len([db.runs.pop(run_id) for run_id in self.purgeable(db, pages.now, command)])
+                    len([db.runs.pop(run_id) for run_id in self.purgeable(db, working_set.now, command)])
                 )
             case c.Subscribe():
                 kept = {key: s for key, s in db.subscriptions.items() if s.task not in command.tasks}
@@ -94,18 +96,18 @@ class DictStore:
                     command.host,
                     command.pid,
                     command.concurrency,
-                    pages.now,
+                    working_set.now,
                     claimed_at,
                     command.tasks,
                 )
             case c.Leave(owner):
                 db.workers.pop(owner, None)
             case _:
-                return execute(pages, command)
+                return execute(working_set, command)
         return c.Done()
 
-    def _keep(self, db: Database, pages: Pages) -> None:
-        for new in pages.new_runs:
+    def _keep(self, db: Database, working_set: WorkingSet) -> None:
+        for new in working_set.new_runs:
             if new.id in db.runs:
                 raise StoreError(f"a run {new.id} is there already")
             row = RunRow(new.id, new.task, RunState.PENDING, new.due_at or 0.0, waits_since=new.waits_since)
@@ -114,23 +116,23 @@ class DictStore:
                 for name in ("correlation_id", "parent_id", "event", "depth", "trace")
             }
             db.runs[new.id] = StoredRun(
-                row, new.args, pages.now, scope=new.scope, idempotency_key=new.idempotency_key, **fields
+                row, new.args, working_set.now, scope=new.scope, idempotency_key=new.idempotency_key, **fields
             )
             db.concurrency_keys[new.id] = new.concurrency_key
-        for begun in pages.begun:
+        for begun in working_set.begun:
             db.runs[begun.run_id].attempts.append(begun)
-        for run_id, number, trace in pages.traced:
+        for run_id, number, trace in working_set.traced:
             db.runs[run_id].attempts[number - 1].trace = trace
-        for ended in pages.ended:
+        for ended in working_set.ended:
             attempt = db.runs[ended.run_id].attempts[-1]
             attempt.ended_at, attempt.outcome, attempt.error = ended.ended_at, ended.outcome, ended.error
-        for run_id, key in pages.changed_effects:
-            effect = pages.effects[run_id, key]
+        for run_id, key in working_set.changed_effects:
+            effect = working_set.effects[run_id, key]
             if effect not in db.runs[run_id].effects:
                 db.runs[run_id].effects.append(effect)
-        for run_id in pages.changed_runs:
-            db.runs[run_id].result = pages.runs[run_id].result or db.runs[run_id].result
-            pages.runs[run_id].result = None
+        for run_id in working_set.changed_runs:
+            db.runs[run_id].result = working_set.runs[run_id].result or db.runs[run_id].result
+            working_set.runs[run_id].result = None
         used = {(run.scope, run.idempotency_key) for run in db.runs.values()}
         for key in [key for key in db.keys if key not in used]:
             del db.keys[key]
@@ -239,9 +241,9 @@ class DictStore:
         return {row.owner: row.lease_clock for row in rows if row.owner is not None}
 
     async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
-        pages = Pages(self.clock.wall(), self.clock.monotonic(), self.clock.identity)
+        working_set = WorkingSet(self.clock.wall(), self.clock.monotonic(), self.clock.identity)
         rows = [run.row for run in self._shared[0].runs.values() if run.row.state is RunState.RUNNING]
-        return copy.deepcopy([row for row in rows if pages.lapsed(row, dead_owners)])
+        return copy.deepcopy([row for row in rows if working_set.lapsed(row, dead_owners)])
 
     async def subscriptions(self, event: str) -> list[c.Subscription]:
         return [found for (of, _), found in sorted(self._shared[0].subscriptions.items()) if of == event]

@@ -47,8 +47,8 @@ async def test_a_lock_held_past_the_timeout_is_transient_and_named(
 
 
 async def test_a_full_disk_is_named_and_nothing_of_the_batch_is_left(store: SqliteStore) -> None:
-    def limit(connection: sqlite3.Connection, pages: int) -> None:
-        connection.execute(f"PRAGMA max_page_count = {pages}")
+    def limit(connection: sqlite3.Connection, working_set: int) -> None:
+        connection.execute(f"PRAGMA max_page_count = {working_set}")
 
     await store._call(store._writer, limit, 100)
     with pytest.raises(StoreError, match="disk is full") as full:

@@ -137,8 +137,8 @@ async def test_a_full_disk_under_a_statement_uses_no_try(
 
     def fill(connection: sqlite3.Connection) -> None:
         if full and full.pop():
-            (pages,) = connection.execute("PRAGMA page_count").fetchone()
-            connection.execute(f"PRAGMA max_page_count = {pages}")
+            (working_set,) = connection.execute("PRAGMA page_count").fetchone()
+            connection.execute(f"PRAGMA max_page_count = {working_set}")
             connection.execute("INSERT INTO orders VALUES (?, 1)", ("x" * 1_000_000,))
 
     set_hook("", fill)

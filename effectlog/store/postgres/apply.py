@@ -103,7 +103,7 @@ def _believing(command: c.Command, alive: frozenset[str]) -> c.Command:
 async def _perform(batch: Batch, command: c.Command, aside: Aside) -> c.Outcome:
     match command:
         case c.Claim() if aside.claims:
-            return c.Claimed((), batch.pages.now)
+            return c.Claimed((), batch.working_set.now)
         case c.Claim():
             return await claim(batch, command, apart=aside.apart)
         case c.Purge():
@@ -115,10 +115,10 @@ async def _perform(batch: Batch, command: c.Command, aside: Aside) -> c.Outcome:
                 await batch.write_rows("save_subscription", list(rows.values()))
         case c.Beat():
             row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
-            seen = (batch.pages.now, command.claimed_at, list(command.tasks))
+            seen = (batch.working_set.now, command.claimed_at, list(command.tasks))
             await batch.write("save_worker", *row, *seen)
         case c.Leave():
             await batch.write("remove_worker", command.owner)
         case _:
-            return execute(batch.pages, command)
+            return execute(batch.working_set, command)
     return c.Done()

@@ -13,14 +13,14 @@ from effectlog.model import RunState
 from effectlog.store import columns
 from effectlog.store.postgres.errors import LostRaceError
 from effectlog.store.postgres.schema import lock_key, owner_key
-from effectlog.store.rules.working_set import Pages
+from effectlog.store.rules.working_set import WorkingSet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from effectlog.store.postgres.connections import Querying
     from effectlog.store.rows import EffectRow
-    from effectlog.store.rules.working_set import IdempotencyKey, Needs
+    from effectlog.store.rules.working_set import IdempotencyKey, RowsNeeded
 
 LEASE_CLOCK = "server"
 """Leases are in the server's wall clock, which a restart or a promotion does not change."""
@@ -44,7 +44,7 @@ class Batch:
         self.sql = sql
         self._schema = schema
         self._lock = "lock_runs" if locking else "see_runs"
-        self.pages = Pages(now=0.0, lease_now=0.0, lease_clock=LEASE_CLOCK)
+        self.working_set = WorkingSet(now=0.0, lease_now=0.0, lease_clock=LEASE_CLOCK)
         self.wrote = False
         self.news = False
         """Something changed that other processes may be waiting for."""
@@ -79,13 +79,13 @@ class Batch:
         wanted = set(run_ids)
         rows = await self.fetch(self._lock, sorted(wanted))
         # The last row was returned after all of them were locked: a wait must not lengthen a lease.
-        self.pages.now = self.pages.lease_now = max(row[17] for row in rows)
+        self.working_set.now = self.working_set.lease_now = max(row[17] for row in rows)
         present = {row[0]: tuple(row)[:17] for row in rows if row[0] is not None}
         for run in columns.readable(columns.run_from, present.values()):
-            self.pages.runs[run.id] = run
+            self.working_set.runs[run.id] = run
         return wanted - present.keys()
 
-    async def load(self, wanted: Needs) -> None:
+    async def load(self, wanted: RowsNeeded) -> None:
         """Lock the runs and load the rest; raises BlockedError if a run is locked elsewhere."""
         missing = await self.lock_runs(wanted.runs)
         if missing:
@@ -95,7 +95,7 @@ class Batch:
         if wanted.effects:
             rows = await self.fetch("load_effects", *zip(*wanted.effects, strict=True))
             self._keep_effects(columns.effect_from(tuple(row)) for row in rows)
-        unsettled_of = self.pages.need_unsettled(wanted)
+        unsettled_of = self.working_set.need_unsettled(wanted)
         if unsettled_of:
             rows = await self.fetch("load_unsettled", sorted(unsettled_of))
             self._keep_effects(columns.readable(columns.effect_from, map(tuple, rows)))
@@ -104,47 +104,56 @@ class Batch:
     async def load_keys(self, keys: Collection[IdempotencyKey]) -> None:
         if keys:
             for row in await self.fetch("load_keys", *zip(*keys, strict=True)):
-                self.pages.keys[row[0], row[1]] = columns.key_from(row)
+                self.working_set.keys[row[0], row[1]] = columns.key_from(row)
 
     def _keep_effects(self, effects: Iterable[EffectRow]) -> None:
         for effect in effects:
-            self.pages.effects.setdefault((effect.run_id, effect.key), effect)
+            self.working_set.effects.setdefault((effect.run_id, effect.key), effect)
 
     # --- writing back ----------------------------------------------------------------------------
 
     async def flush(self) -> None:
         """Write what the ledger changed so far, so that the queries that follow see it."""
-        pages = self.pages
-        self.news = self.news or bool(pages.new_runs) or any(map(self._is_news, pages.changed_runs))
+        working_set = self.working_set
+        self.news = (
+            self.news or bool(working_set.new_runs) or any(map(self._is_news, working_set.changed_runs))
+        )
         await self._flush_keys()
-        if pages.new_runs:
+        if working_set.new_runs:
             await self.write_rows(
-                "insert_run", [columns.run_insert(run, pages.now) for run in pages.new_runs]
+                "insert_run", [columns.run_insert(run, working_set.now) for run in working_set.new_runs]
             )
-        if pages.begun:
-            await self.write_rows("insert_attempt", [columns.attempt_insert(row) for row in pages.begun])
-        if pages.traced:
-            await self.write_rows("note_trace", pages.traced)
-        if pages.ended:
-            await self.write_rows("end_attempt", [columns.attempt_end(row) for row in pages.ended])
-        if pages.changed_effects:
-            effects = [columns.effect_columns(pages.effects[key]) for key in sorted(pages.changed_effects)]
+        if working_set.begun:
+            await self.write_rows(
+                "insert_attempt", [columns.attempt_insert(row) for row in working_set.begun]
+            )
+        if working_set.traced:
+            await self.write_rows("note_trace", working_set.traced)
+        if working_set.ended:
+            await self.write_rows("end_attempt", [columns.attempt_end(row) for row in working_set.ended])
+        if working_set.changed_effects:
+            effects = [
+                columns.effect_columns(working_set.effects[key])
+                for key in sorted(working_set.changed_effects)
+            ]
             await self.write_rows("save_effect", effects)
-        if pages.changed_runs:
-            runs = [columns.run_update(pages.runs[run_id]) for run_id in sorted(pages.changed_runs)]
+        if working_set.changed_runs:
+            runs = [
+                columns.run_update(working_set.runs[run_id]) for run_id in sorted(working_set.changed_runs)
+            ]
             await self.write_rows("update_run", runs)
-        pages.clear_changes()
+        working_set.clear_changes()
 
     async def _flush_keys(self) -> None:
-        if not self.pages.new_keys:
+        if not self.working_set.new_keys:
             return
         rows = [
             (scope, key, json.dumps(row.run_ids), row.fingerprints)
-            for (scope, key), row in self.pages.new_keys
+            for (scope, key), row in self.working_set.new_keys
         ]
         if len(await self.write_rows("insert_key", rows)) < len(rows):
             raise LostRaceError("an idempotency key was taken by another process")
 
     def _is_news(self, run_id: str) -> bool:
-        run = self.pages.runs[run_id]
+        run = self.working_set.runs[run_id]
         return run.state is not RunState.RUNNING or run.cancel_requested

@@ -43,15 +43,15 @@ async def claim(batch: Batch, command: c.Claim, *, apart: bool) -> c.Outcome:
         stored = [run for run_id in found for run in await _take_alone(batch, command, run_id)]
     else:
         stored = await _take(batch, command, found)
-    return c.Claimed(tuple(stored), batch.pages.now)
+    return c.Claimed(tuple(stored), batch.working_set.now)
 
 
 async def _take(batch: Batch, command: c.Claim, found: list[str]) -> list[StoredRun]:
-    missing = set(found) - batch.pages.runs.keys()
+    missing = set(found) - batch.working_set.runs.keys()
     if missing:
         await batch.lock_runs(missing)
-    claimed = run_rules.claim(batch.pages, command, found)
-    first = [attempt for attempt in batch.pages.begun if attempt.number == 1]
+    claimed = run_rules.claim(batch.working_set, command, found)
+    first = [attempt for attempt in batch.working_set.begun if attempt.number == 1]
     await batch.flush()
     payloads = await _read(batch, "load_payloads", [run.id for run in claimed])
     # Nothing can be recorded of a run before its first attempt.
@@ -73,8 +73,8 @@ async def _take_alone(batch: Batch, command: c.Claim, run_id: str) -> list[Store
         if not is_unstorable(error):
             raise
         await batch.connection.fetch("ROLLBACK TO SAVEPOINT part")
-        batch.pages.runs.pop(run_id, None)
-        batch.pages.clear_changes()
+        batch.working_set.runs.pop(run_id, None)
+        batch.working_set.clear_changes()
         reason = f"the row of run {run_id} is damaged in the store: {error}"
         await batch.write("fail_damaged", run_id, reason)
         return []
@@ -114,14 +114,14 @@ async def _limited(batch: Batch, command: c.Claim, task: c.TaskLimit) -> list[An
     if limit <= 0:
         return []
     if task.keyed:
-        return await batch.fetch("claimable_keyed", names, batch.pages.now, limit, command.suspects)
+        return await batch.fetch("claimable_keyed", names, batch.working_set.now, limit, command.suspects)
     return await _due_of(batch, command, names, limit)
 
 
 async def _due_of(batch: Batch, command: c.Claim, names: Sequence[str], limit: int) -> list[Any]:
     if not names or limit <= 0:
         return []
-    rows = await batch.fetch("claimable", names, batch.pages.now, limit, int(command.suspects))
+    rows = await batch.fetch("claimable", names, batch.working_set.now, limit, int(command.suspects))
     rows.sort(key=lambda row: (row[1], row[2]))
     return rows[:limit]
 
@@ -130,7 +130,9 @@ async def purge(batch: Batch, command: c.Purge) -> c.Outcome:
     await batch.flush()
     states = [state.value for state in command.states]
     only = None if command.run_ids is None else list(command.run_ids)
-    rows = await batch.fetch("purgeable", batch.pages.now - command.older_than, states, command.limit, only)
+    rows = await batch.fetch(
+        "purgeable", batch.working_set.now - command.older_than, states, command.limit, only
+    )
     if not rows:
         return c.Purged(0)
     ids = [row[0] for row in rows]
@@ -139,10 +141,10 @@ async def purge(batch: Batch, command: c.Purge) -> c.Outcome:
     keys = {(row[1], row[2]) for row in rows if row[2] is not None}
     if keys:
         await batch.write("purge_keys", *zip(*sorted(keys), strict=True))
-    batch.pages.forget_runs(set(ids))
-    known = keys & batch.pages.keys.keys()
+    batch.working_set.forget_runs(set(ids))
+    known = keys & batch.working_set.keys.keys()
     for key in known:
-        del batch.pages.keys[key]
+        del batch.working_set.keys[key]
     await batch.load_keys(known)
     return c.Purged(len(rows))
 

@@ -132,7 +132,7 @@ class Applier:
             state.wrote, news = batch.wrote, batch.news
             if not state.wrote and any(map(tells, outcomes)):
                 state.wrote = await has_standby(connection, self._sql)
-            self._saw_clock(batch.pages.now)
+            self._saw_clock(batch.working_set.now)
             return outcomes
 
         outcomes = await self._commits.run(

@@ -25,21 +25,21 @@ from effectlog.store.rules.runs import resume_if_decided
 
 if TYPE_CHECKING:
     from effectlog.store.rows import RunRow
-    from effectlog.store.rules.working_set import Pages
+    from effectlog.store.rules.working_set import WorkingSet
 
 _GIVEN_AWAY = frozenset({AttemptOutcome.RELEASED, AttemptOutcome.CANCELLED, AttemptOutcome.HELD})
 
 
-def start(pages: Pages, command: c.StartEffect) -> c.Outcome:
-    run = pages.runs.get(command.fence.run_id)
-    effect = pages.effects.get((command.fence.run_id, command.key))
-    if run is None or not pages.owns(command.fence):
+def start(working_set: WorkingSet, command: c.StartEffect) -> c.Outcome:
+    run = working_set.runs.get(command.fence.run_id)
+    effect = working_set.effects.get((command.fence.run_id, command.key))
+    if run is None or not working_set.owns(command.fence):
         return c.Refused(c.Refusal.NOT_OWNER, run.state if run else None, _shown(effect))
     if run.cancel_requested:
         return c.Refused(c.Refusal.CANCELLING, run.state, _shown(effect))
     if (effect.version if effect else 0) != command.seen or (effect is not None and effect.settled_for_good):
         return c.Refused(c.Refusal.CHANGED, run.state, _shown(effect))
-    return c.EffectStored(_begin_request(pages, effect, command).copy())
+    return c.EffectStored(_begin_request(working_set, effect, command).copy())
 
 
 def _shown(effect: EffectRow | None) -> EffectRow | None:
@@ -47,7 +47,7 @@ def _shown(effect: EffectRow | None) -> EffectRow | None:
     return None if effect is None else effect.copy()
 
 
-def _begin_request(pages: Pages, effect: EffectRow | None, command: c.StartEffect) -> EffectRow:
+def _begin_request(working_set: WorkingSet, effect: EffectRow | None, command: c.StartEffect) -> EffectRow:
     if effect is None:
         effect = EffectRow(
             run_id=command.fence.run_id,
@@ -56,7 +56,7 @@ def _begin_request(pages: Pages, effect: EffectRow | None, command: c.StartEffec
             operation_id=command.operation_id,
             fingerprints=command.fingerprints,
             policy=command.policy,
-            started_at=pages.now,
+            started_at=working_set.now,
         )
     if effect.open_requests == 0:
         # No earlier request of this operation can have done anything, so its horizon begins here.
@@ -72,20 +72,20 @@ def _begin_request(pages: Pages, effect: EffectRow | None, command: c.StartEffec
     effect.attempt = command.fence.attempt
     effect.finished_at = None
     effect.error = None
-    pages.change_effect(effect)
+    working_set.change_effect(effect)
     return effect
 
 
-def finish(pages: Pages, command: c.FinishEffect) -> c.Outcome:
-    run = pages.runs.get(command.fence.run_id)
-    effect = pages.effects.get((command.fence.run_id, command.key))
+def finish(working_set: WorkingSet, command: c.FinishEffect) -> c.Outcome:
+    run = working_set.runs.get(command.fence.run_id)
+    effect = working_set.effects.get((command.fence.run_id, command.key))
     if run is None or effect is None:
         return c.Refused(c.Refusal.NOT_FOUND)
-    late = note_outcome(pages, run, effect, command)
+    late = note_outcome(working_set, run, effect, command)
     return c.EffectStored(effect.copy(), late=late)
 
 
-def note_outcome(pages: Pages, run: RunRow, effect: EffectRow, command: c.FinishEffect) -> bool:
+def note_outcome(working_set: WorkingSet, run: RunRow, effect: EffectRow, command: c.FinishEffect) -> bool:
     """Bring the outcome of one request into the effect's row; True if it could only be kept as evidence."""
     if _told_before(effect, command):
         return False
@@ -94,12 +94,12 @@ def note_outcome(pages: Pages, run: RunRow, effect: EffectRow, command: c.Finish
     contested = not timely and executing_now(run, effect)
     awaited = timely and effect.unsettled and effect.resolved_by is None
     effect.executing = returned(effect.executing, attempt)
-    late = _record(pages, effect, command, timely=timely, contested=contested)
+    late = _record(working_set, effect, command, timely=timely, contested=contested)
     if effect.late_attempt is not None and not executing_now(run, effect):
-        settle_by_late_outcome(pages, effect)
-    pages.change_effect(effect, completed=awaited and command.outcome is c.RequestOutcome.COMPLETED)
+        settle_by_late_outcome(working_set, effect)
+    working_set.change_effect(effect, completed=awaited and command.outcome is c.RequestOutcome.COMPLETED)
     if run.state is RunState.HELD and not effect.unsettled:
-        resume_if_decided(pages, run)
+        resume_if_decided(working_set, run)
     return late
 
 
@@ -121,7 +121,7 @@ def _told_before(effect: EffectRow, command: c.FinishEffect) -> bool:
 
 
 def _record(
-    pages: Pages, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
+    working_set: WorkingSet, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
 ) -> bool:
     """Apply one request's outcome; True if it could only be kept as evidence."""
     # A failure says nothing of a request that a later attempt has made since; and whether its own one is still
@@ -129,7 +129,7 @@ def _record(
     open_still = effect.unsettled and effect.attempt == command.fence.attempt
     match command.outcome:
         case c.RequestOutcome.COMPLETED:
-            return _complete(pages, effect, command, timely=timely, contested=contested)
+            return _complete(working_set, effect, command, timely=timely, contested=contested)
         case c.RequestOutcome.UNKNOWN:
             if timely and effect.unsettled:
                 effect.error = command.error
@@ -139,19 +139,19 @@ def _record(
         case c.RequestOutcome.FINAL:
             if effect.open_requests > 1:
                 add_evidence(effect, f"{effect.open_requests - 1} earlier request(s) had no outcome")
-            _fail(pages, effect, command, final=True)
+            _fail(working_set, effect, command, final=True)
         case c.RequestOutcome.NOT_APPLIED | c.RequestOutcome.NOT_MADE:
             effect.open_requests -= 1
             effect.requests -= command.outcome is c.RequestOutcome.NOT_MADE
             if effect.open_requests == 0:
-                _fail(pages, effect, command, final=False)
+                _fail(working_set, effect, command, final=False)
             elif timely:
                 effect.error = command.error
     return False
 
 
 def _complete(
-    pages: Pages, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
+    working_set: WorkingSet, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
 ) -> bool:
     if effect.settled_for_good or contested:
         effect.late_result = command.result
@@ -161,50 +161,50 @@ def _complete(
         credit(effect, late_outcome_of(command.fence.attempt))
     else:
         credit(effect, None)  # The value is the function's own; a decision before was about another request.
-    succeed(pages, effect, command.result, command.result_error)
+    succeed(working_set, effect, command.result, command.result_error)
     return False
 
 
-def _fail(pages: Pages, effect: EffectRow, command: c.FinishEffect, *, final: bool) -> None:
+def _fail(working_set: WorkingSet, effect: EffectRow, command: c.FinishEffect, *, final: bool) -> None:
     effect.state = EffectState.FAILED
     effect.final = final
     effect.error = command.error
-    effect.finished_at = pages.now
+    effect.finished_at = working_set.now
     effect.open_requests = 0
     if command.new_operation and not final:
         effect.generation += 1
 
 
-def settle(pages: Pages, command: c.SettleEffect) -> c.Outcome:
-    run = pages.runs.get(command.run_id)
-    effect = pages.effects.get((command.run_id, command.key))
+def settle(working_set: WorkingSet, command: c.SettleEffect) -> c.Outcome:
+    run = working_set.runs.get(command.run_id)
+    effect = working_set.effects.get((command.run_id, command.key))
     if run is None or effect is None:
         return c.Refused(c.Refusal.NOT_FOUND, run.state if run else None)
-    refusal = _settle_refusal(pages, run, effect, command)
+    refusal = _settle_refusal(working_set, run, effect, command)
     if refusal is not None:
         return c.Refused(refusal, run.state, effect.copy())
     credit(effect, command.by)
     if command.applied:
-        succeed(pages, effect, command.result, None)
+        succeed(working_set, effect, command.result, None)
     else:
         effect.state = EffectState.FAILED
         effect.open_requests = 0
-        effect.finished_at = pages.now
+        effect.finished_at = working_set.now
         effect.generation += command.new_operation
     add_evidence(effect, command.evidence)
-    pages.change_effect(effect)
-    resume_if_decided(pages, run)
+    working_set.change_effect(effect)
+    resume_if_decided(working_set, run)
     return c.EffectStored(effect.copy())
 
 
 def _settle_refusal(
-    pages: Pages, run: RunRow, effect: EffectRow, command: c.SettleEffect
+    working_set: WorkingSet, run: RunRow, effect: EffectRow, command: c.SettleEffect
 ) -> c.Refusal | None:
-    if command.fence is not None and not pages.owns(command.fence):
+    if command.fence is not None and not working_set.owns(command.fence):
         return c.Refusal.NOT_OWNER
     if command.seen is not None and command.seen != effect.version:
         return c.Refusal.CHANGED
-    if executing_now(run, effect) and not pages.lapsed(run, command.dead_owners):
+    if executing_now(run, effect) and not working_set.lapsed(run, command.dead_owners):
         return c.Refusal.BEING_EXECUTED
     if effect.late_attempt is not None and effect.unsettled:
         return c.Refusal.NOT_IN_DOUBT  # What a late outcome says settles it as soon as the attempt is ended.

@@ -8,7 +8,7 @@ from effectlog.model import EffectState, RunState
 
 if TYPE_CHECKING:
     from effectlog.store.rows import EffectRow, RunRow, UnsettledEffect
-    from effectlog.store.rules.working_set import Pages
+    from effectlog.store.rules.working_set import WorkingSet
 
 
 def executing_now(run: RunRow, effect: EffectRow | UnsettledEffect) -> bool:
@@ -21,23 +21,25 @@ def returned(executing: tuple[int, ...], attempt: int) -> tuple[int, ...]:
     return () if executing == (attempt,) else tuple(number for number in executing if number != attempt)
 
 
-def succeed(pages: Pages, effect: EffectRow, result: bytes | None, result_error: str | None) -> None:
+def succeed(
+    working_set: WorkingSet, effect: EffectRow, result: bytes | None, result_error: str | None
+) -> None:
     """Make an effect completed; the caller marks the row as changed."""
     effect.state = EffectState.COMPLETED
     effect.result = result
     effect.result_error = result_error
-    effect.finished_at = pages.now
+    effect.finished_at = working_set.now
     effect.error = None
     effect.open_requests = 0
 
 
-def settle_by_late_outcome(pages: Pages, effect: EffectRow) -> None:
+def settle_by_late_outcome(working_set: WorkingSet, effect: EffectRow) -> None:
     """Settle an effect by the value that a fenced-out attempt reported, so that nobody sends it again."""
     if effect.late_attempt is None or effect.settled_for_good:
         return
     problem = None if effect.late_result is not None else "the late outcome could not be encoded"
     credit(effect, late_outcome_of(effect.late_attempt))
-    succeed(pages, effect, effect.late_result, problem)
+    succeed(working_set, effect, effect.late_result, problem)
 
 
 _LATE = "late outcome of attempt"

@@ -10,9 +10,9 @@ from effectlog.store.rules import effects, runs
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from effectlog.store.rules.working_set import Pages
+    from effectlog.store.rules.working_set import WorkingSet
 
-_RULES: Mapping[type, Callable[[Pages, Any], c.Outcome]] = {
+_RULES: Mapping[type, Callable[[WorkingSet, Any], c.Outcome]] = {
     c.StartEffect: effects.start,
     c.FinishEffect: effects.finish,
     c.Renew: runs.renew,
@@ -26,9 +26,9 @@ _RULES: Mapping[type, Callable[[Pages, Any], c.Outcome]] = {
 }
 
 
-def execute(pages: Pages, command: c.Command) -> c.Outcome:
+def execute(working_set: WorkingSet, command: c.Command) -> c.Outcome:
     """Decide one command. Claims, upkeep and subscriptions are not decided by rows, so a store does those."""
     rule = _RULES.get(type(command))
     if rule is None:
         raise TypeError(f"{type(command).__name__} is not decided by the ledger")
-    return rule(pages, command)
+    return rule(working_set, command)

@@ -21,7 +21,7 @@ EffectId = tuple[str, str]
 """(run id, effect key)"""
 
 
-class Needs(Struct):
+class RowsNeeded(Struct):
     """What must be loaded, and kept from others, before a batch is executed."""
 
     runs: set[str] = field(default_factory=set)
@@ -38,7 +38,7 @@ class KeyRow(Struct):
     fingerprints: str
 
 
-class Pages(Struct):
+class WorkingSet(Struct):
     """Rows by identity, with the store's clocks; ``changed_*`` and ``new_*`` are to be written back."""
 
     now: float
@@ -67,7 +67,7 @@ class Pages(Struct):
         for rows in (self.new_runs, self.new_keys, self.begun, self.ended, self.traced):
             rows.clear()
 
-    def need_unsettled(self, wanted: Needs) -> set[str]:
+    def need_unsettled(self, wanted: RowsNeeded) -> set[str]:
         """The runs of which every unsettled effect is needed, once the wanted runs are loaded.
 
         An outcome or a decision lets a held run go on only if it was the last one missing.
@@ -118,15 +118,15 @@ class Pages(Struct):
                 yield effect
 
 
-def needs(commands: Iterable[c.Command]) -> Needs:
+def needs(commands: Iterable[c.Command]) -> RowsNeeded:
     """Name the rows that these commands read or change; a claim's candidates are the store's to find."""
-    found = Needs()
+    found = RowsNeeded()
     for command in commands:
         _add_needs(found, command)
     return found
 
 
-def _add_needs(found: Needs, command: c.Command) -> None:
+def _add_needs(found: RowsNeeded, command: c.Command) -> None:
     match command:
         case c.StartEffect() | c.FinishEffect():
             found.runs.add(command.fence.run_id)

@@ -16,7 +16,7 @@ from effectlog.store import commands as c
 from effectlog.store.assemble import claimed_runs, summaries, whole_runs
 from effectlog.store.rules import runs as run_rules
 from effectlog.store.rules.execute import execute
-from effectlog.store.rules.working_set import Needs, Pages, needs
+from effectlog.store.rules.working_set import RowsNeeded, WorkingSet, needs
 from effectlog.store.sqlite.bulk_write import write_rows
 from effectlog.store.statements import statements
 
@@ -53,20 +53,22 @@ def perform(
     live.check(connection)
     wanted = needs(commands)
     # The clocks are read under the write lock: a wait for it must not lengthen anybody's lease.
-    pages = Pages(now=clock.wall(), lease_now=clock.monotonic(), lease_clock=clock.identity)
-    live.fill(pages, wanted)
-    _load(connection, pages, wanted)
-    outcomes = [_perform(connection, pages, live, command) for command in commands]
-    _flush(connection, pages, live)
+    working_set = WorkingSet(now=clock.wall(), lease_now=clock.monotonic(), lease_clock=clock.identity)
+    live.fill(working_set, wanted)
+    _load(connection, working_set, wanted)
+    outcomes = [_perform(connection, working_set, live, command) for command in commands]
+    _flush(connection, working_set, live)
     return outcomes
 
 
-def _perform(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Command) -> c.Outcome:
+def _perform(
+    connection: sqlite3.Connection, working_set: WorkingSet, live: LiveRuns, command: c.Command
+) -> c.Outcome:
     match command:
         case c.Claim():
-            return _claim(connection, pages, live, command)
+            return _claim(connection, working_set, live, command)
         case c.Purge():
-            return _purge(connection, pages, live, command)
+            return _purge(connection, working_set, live, command)
         case c.Subscribe():
             rows = [columns.subscription_insert(subscription) for subscription in command.subscriptions]
             connection.execute(SQL["remove_subscriptions"], (as_json(command.tasks),))
@@ -74,30 +76,30 @@ def _perform(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, comma
         case c.Beat():
             row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
             connection.execute(
-                SQL["save_worker"], (*row, pages.now, command.claimed_at, as_json(command.tasks))
+                SQL["save_worker"], (*row, working_set.now, command.claimed_at, as_json(command.tasks))
             )
         case c.Leave():
             connection.execute(SQL["remove_worker"], (command.owner,))
         case _:
-            return execute(pages, command)
+            return execute(working_set, command)
     return c.Done()
 
 
-def _load(connection: sqlite3.Connection, pages: Pages, wanted: Needs) -> None:
+def _load(connection: sqlite3.Connection, working_set: WorkingSet, wanted: RowsNeeded) -> None:
     if wanted.runs:
         for run in columns.readable(columns.run_from, _rows(connection, "load_runs", wanted.runs)):
-            pages.runs[run.id] = run
+            working_set.runs[run.id] = run
     if wanted.effects:
         for row in _rows(connection, "load_effects", wanted.effects):
-            pages.effects[row[0], row[1]] = columns.effect_from(row)
-    unsettled_of = pages.need_unsettled(wanted)
+            working_set.effects[row[0], row[1]] = columns.effect_from(row)
+    unsettled_of = working_set.need_unsettled(wanted)
     if unsettled_of:
         rows = _rows(connection, "load_unsettled", unsettled_of)
         for effect in columns.readable(columns.effect_from, rows):
-            pages.effects.setdefault((effect.run_id, effect.key), effect)
+            working_set.effects.setdefault((effect.run_id, effect.key), effect)
     if wanted.keys:
         for row in _rows(connection, "load_keys", wanted.keys):
-            pages.keys[row[0], row[1]] = columns.key_from(row)
+            working_set.keys[row[0], row[1]] = columns.key_from(row)
 
 
 def _rows(connection: sqlite3.Connection, statement: str, wanted: Iterable[Any]) -> list[Any]:
@@ -105,27 +107,30 @@ def _rows(connection: sqlite3.Connection, statement: str, wanted: Iterable[Any])
     return connection.execute(SQL[statement], (as_json(wanted),)).fetchall()
 
 
-def _flush(connection: sqlite3.Connection, pages: Pages, live: LiveRuns) -> None:
-    if pages.new_runs:
-        _write(connection, "insert_run", [_new_run(run, pages.now) for run in pages.new_runs])
-    if pages.new_keys:
+def _flush(connection: sqlite3.Connection, working_set: WorkingSet, live: LiveRuns) -> None:
+    if working_set.new_runs:
+        _write(connection, "insert_run", [_new_run(run, working_set.now) for run in working_set.new_runs])
+    if working_set.new_keys:
         keys = [
-            (scope, key, json.dumps(row.run_ids), row.fingerprints) for (scope, key), row in pages.new_keys
+            (scope, key, json.dumps(row.run_ids), row.fingerprints)
+            for (scope, key), row in working_set.new_keys
         ]
         _write(connection, "insert_key", keys)
-    if pages.begun:
-        _write(connection, "insert_attempt", [columns.attempt_insert(attempt) for attempt in pages.begun])
-    if pages.traced:
-        _write(connection, "note_trace", pages.traced)
-    if pages.ended:
-        _write(connection, "end_attempt", [columns.attempt_end(attempt) for attempt in pages.ended])
-    if pages.changed_effects:
-        _flush_effects(connection, pages)
-    if pages.changed_runs:
-        updates = [_changed_run(pages.runs[run_id]) for run_id in pages.changed_runs]
+    if working_set.begun:
+        _write(
+            connection, "insert_attempt", [columns.attempt_insert(attempt) for attempt in working_set.begun]
+        )
+    if working_set.traced:
+        _write(connection, "note_trace", working_set.traced)
+    if working_set.ended:
+        _write(connection, "end_attempt", [columns.attempt_end(attempt) for attempt in working_set.ended])
+    if working_set.changed_effects:
+        _flush_effects(connection, working_set)
+    if working_set.changed_runs:
+        updates = [_changed_run(working_set.runs[run_id]) for run_id in working_set.changed_runs]
         _write(connection, "update_run", updates)
-    live.written(pages)
-    pages.clear_changes()
+    live.written(working_set)
+    working_set.clear_changes()
 
 
 def _new_run(run: NewRun, now: float) -> columns.Columns:
@@ -136,11 +141,11 @@ def _changed_run(run: RunRow) -> columns.Columns:
     return (*columns.run_update(run), run.waits_since)
 
 
-def _flush_effects(connection: sqlite3.Connection, pages: Pages) -> None:
+def _flush_effects(connection: sqlite3.Connection, working_set: WorkingSet) -> None:
     """Most effects are begun or completed, and of those only the columns that can have changed are written."""
     begun, completed, other = [], [], []
-    for identity, only_completed in pages.changed_effects.items():
-        effect = pages.effects[identity]
+    for identity, only_completed in working_set.changed_effects.items():
+        effect = working_set.effects[identity]
         if effect.version == 1:
             begun.append(columns.effect_insert(effect))
         elif only_completed:
@@ -156,29 +161,35 @@ def _write(connection: sqlite3.Connection, name: str, rows: Sequence[columns.Col
     write_rows(connection, SQL[name], rows)
 
 
-def _claim(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Claim) -> c.Outcome:
+def _claim(
+    connection: sqlite3.Connection, working_set: WorkingSet, live: LiveRuns, command: c.Claim
+) -> c.Outcome:
     # What earlier commands of the batch changed must be seen by the queries below.
-    _flush(connection, pages, live)
+    _flush(connection, working_set, live)
     if command.run_id is None:
-        found = _candidates(connection, pages, command)
+        found = _candidates(connection, working_set, command)
     else:
         found = [command.run_id] if _fits(connection, command) else []
     try:
         with _savepoint(connection):
-            stored = _take(connection, pages, live, command, found)
+            stored = _take(connection, working_set, live, command, found)
     except sqlite3.IntegrityError:
-        stored = _take_apart(connection, pages, live, command, found)
+        stored = _take_apart(connection, working_set, live, command, found)
     live.claimed(stored)
-    return c.Claimed(tuple(stored), pages.now)
+    return c.Claimed(tuple(stored), working_set.now)
 
 
 def _take(
-    connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Claim, found: list[str]
+    connection: sqlite3.Connection,
+    working_set: WorkingSet,
+    live: LiveRuns,
+    command: c.Claim,
+    found: list[str],
 ) -> list[StoredRun]:
-    _load(connection, pages, Needs(runs=set(found) - set(pages.runs)))
-    claimed = run_rules.claim(pages, command, found)
-    first = [attempt for attempt in pages.begun if attempt.number == 1]
-    _flush(connection, pages, live)
+    _load(connection, working_set, RowsNeeded(runs=set(found) - set(working_set.runs)))
+    claimed = run_rules.claim(working_set, command, found)
+    first = [attempt for attempt in working_set.begun if attempt.number == 1]
+    _flush(connection, working_set, live)
     payloads = _rows(connection, "load_payloads", [run.id for run in claimed]) if claimed else []
     # Nothing can be recorded of a run before its first attempt.
     again = [run.id for run in claimed if run.attempt > 1]
@@ -187,23 +198,27 @@ def _take(
 
 
 def _take_apart(
-    connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Claim, found: list[str]
+    connection: sqlite3.Connection,
+    working_set: WorkingSet,
+    live: LiveRuns,
+    command: c.Claim,
+    found: list[str],
 ) -> list[StoredRun]:
     """Claim one by one: a row that breaks the database's own rules fails its run, and keeps no other one waiting."""
     for run_id in found:
-        pages.runs.pop(run_id, None)
-    pages.clear_changes()
+        working_set.runs.pop(run_id, None)
+    working_set.clear_changes()
     live.forget()
     stored: list[StoredRun] = []
     for run_id in found:
         try:
             with _savepoint(connection):
-                stored += _take(connection, pages, live, command, [run_id])
+                stored += _take(connection, working_set, live, command, [run_id])
         except sqlite3.IntegrityError as error:
-            pages.runs.pop(run_id, None)
-            pages.clear_changes()
+            working_set.runs.pop(run_id, None)
+            working_set.clear_changes()
             reason = f"the row of run {run_id} is damaged in the store: {error}"
-            connection.execute(SQL["fail_damaged"], (pages.now, reason, run_id))
+            connection.execute(SQL["fail_damaged"], (working_set.now, reason, run_id))
     return stored
 
 
@@ -235,9 +250,11 @@ def _fits(connection: sqlite3.Connection, command: c.Claim) -> bool:
     return True
 
 
-def _candidates(connection: sqlite3.Connection, pages: Pages, command: c.Claim) -> list[str]:
+def _candidates(connection: sqlite3.Connection, working_set: WorkingSet, command: c.Claim) -> list[str]:
     free = [task for task in command.tasks if task.concurrency is None and not task.keyed]
-    found = _due_of(connection, pages, command, [name for task in free for name in task.names], command.limit)
+    found = _due_of(
+        connection, working_set, command, [name for task in free for name in task.names], command.limit
+    )
     for task in command.tasks:
         if task.concurrency is None and not task.keyed:
             continue
@@ -249,19 +266,23 @@ def _candidates(connection: sqlite3.Connection, pages: Pages, command: c.Claim) 
         if limit <= 0:
             continue
         if task.keyed:
-            wanted = {"tasks": names, "now": pages.now, "limit": limit, "suspects": command.suspects}
+            wanted = {"tasks": names, "now": working_set.now, "limit": limit, "suspects": command.suspects}
             found += connection.execute(SQL["claimable_keyed"], wanted).fetchall()
         else:
-            found += _due_of(connection, pages, command, task.names, limit)
+            found += _due_of(connection, working_set, command, task.names, limit)
     found.sort(key=lambda row: (row[1], row[2]))
     suspects = [row for row in found if row[3] >= c.SUSPECT_CRASHES]
     return [row[0] for row in found if row not in suspects[1:]][: command.limit]
 
 
 def _due_of(
-    connection: sqlite3.Connection, pages: Pages, command: c.Claim, names: Iterable[str], limit: int
+    connection: sqlite3.Connection,
+    working_set: WorkingSet,
+    command: c.Claim,
+    names: Iterable[str],
+    limit: int,
 ) -> list[Any]:
-    wanted = {"tasks": as_json(names), "now": pages.now, "limit": limit}
+    wanted = {"tasks": as_json(names), "now": working_set.now, "limit": limit}
     rows = connection.execute(SQL["claimable"], wanted).fetchall()
     if command.suspects:
         rows += connection.execute(SQL["claimable_suspect"], wanted | {"limit": 1}).fetchall()
@@ -269,10 +290,12 @@ def _due_of(
     return rows[:limit]
 
 
-def _purge(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command: c.Purge) -> c.Outcome:
-    _flush(connection, pages, live)
+def _purge(
+    connection: sqlite3.Connection, working_set: WorkingSet, live: LiveRuns, command: c.Purge
+) -> c.Outcome:
+    _flush(connection, working_set, live)
     wanted = {
-        "ended_by": pages.now - command.older_than,
+        "ended_by": working_set.now - command.older_than,
         "states": as_json(state.value for state in command.states),
         "limit": command.limit,
         "only": None if command.run_ids is None else as_json(command.run_ids),
@@ -284,12 +307,12 @@ def _purge(connection: sqlite3.Connection, pages: Pages, live: LiveRuns, command
     keys = {(scope, key) for _, scope, key in rows if key is not None}
     connection.execute(SQL["purge_keys"], (as_json(keys),))
     removed = {row[0] for row in rows}
-    pages.forget_runs(removed)
+    working_set.forget_runs(removed)
     live.removed(removed)
-    known = keys & pages.keys.keys()
+    known = keys & working_set.keys.keys()
     for key in known:
-        del pages.keys[key]
-    _load(connection, pages, Needs(keys=known))
+        del working_set.keys[key]
+    _load(connection, working_set, RowsNeeded(keys=known))
     return c.Purged(len(rows))
 
 

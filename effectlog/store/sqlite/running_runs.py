@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from effectlog.store.rows import EffectRow, RunRow, StoredRun
-    from effectlog.store.rules.working_set import Needs, Pages
+    from effectlog.store.rules.working_set import RowsNeeded, WorkingSet
 
 
 @dataclass(slots=True)
@@ -44,21 +44,21 @@ class LiveRuns:
         """Forget everything: what was changed in memory may not have been committed."""
         self._runs.clear()
 
-    def fill(self, pages: Pages, wanted: Needs) -> None:
+    def fill(self, working_set: WorkingSet, wanted: RowsNeeded) -> None:
         """Answer what is known, and take it off what has to be read."""
         known = [run_id for run_id in wanted.runs if run_id in self._runs]
         for run_id in known:
-            pages.runs[run_id] = self._runs[run_id].run
+            working_set.runs[run_id] = self._runs[run_id].run
         wanted.runs.difference_update(known)
         for run_id, key in [wanted_id for wanted_id in wanted.effects if wanted_id[0] in self._runs]:
             effect = self._runs[run_id].effects.get(key)
             if effect is not None:
-                pages.effects[run_id, key] = effect
+                working_set.effects[run_id, key] = effect
             wanted.effects.discard((run_id, key))
         for run_id in [run_id for run_id in wanted.unsettled_of if run_id in self._runs]:
             for key, effect in self._runs[run_id].effects.items():
                 if effect.unsettled:
-                    pages.effects[run_id, key] = effect
+                    working_set.effects[run_id, key] = effect
             wanted.unsettled_of.discard(run_id)
 
     def claimed(self, runs: list[StoredRun]) -> None:
@@ -69,16 +69,16 @@ class LiveRuns:
             effects = {effect.key: effect.copy() for effect in run.effects}
             self._runs[run.row.id] = _Live(run.row.copy(), effects)
 
-    def written(self, pages: Pages) -> None:
+    def written(self, working_set: WorkingSet) -> None:
         """Keep up with what a batch wrote."""
-        for run_id, key in pages.changed_effects:
+        for run_id, key in working_set.changed_effects:
             live = self._runs.get(run_id)
             if live is not None:
-                live.effects[key] = pages.effects[run_id, key]
-        for run_id in pages.changed_runs:
+                live.effects[key] = working_set.effects[run_id, key]
+        for run_id in working_set.changed_runs:
             if run_id in self._runs:
-                self._runs[run_id].run = pages.runs[run_id]
-                if pages.runs[run_id].state is not RunState.RUNNING:
+                self._runs[run_id].run = working_set.runs[run_id]
+                if working_set.runs[run_id].state is not RunState.RUNNING:
                     del self._runs[run_id]
 
     def removed(self, run_ids: set[str]) -> None:
