@@ -33,7 +33,7 @@ def is_start(command: c.Command) -> bool:
 
 
 @dataclass(slots=True)
-class Aside:
+class SetAside:
     """What must not be touched in this try."""
 
     runs: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ class Aside:
 
 
 async def apply_batch(
-    batch: Batch, commands: Sequence[c.Command], aside: Aside, *, verify_dead: bool
+    batch: Batch, commands: Sequence[c.Command], aside: SetAside, *, verify_dead: bool
 ) -> list[c.Outcome]:
     """Apply the commands, in order; raises BlockedError if a run not set aside is locked elsewhere."""
     doing = [None if aside.takes(command) else _trimmed(command, aside) for command in commands]
@@ -73,11 +73,11 @@ async def apply_batch(
     return [_complete(*pair, aside) for pair in zip(commands, outcomes, strict=True)]
 
 
-def _trimmed(command: c.Command, aside: Aside) -> c.Command:
+def _trimmed(command: c.Command, aside: SetAside) -> c.Command:
     return aside.without_blocked(command) if isinstance(command, c.Renew) else command
 
 
-def _complete(command: c.Command, outcome: c.Outcome, aside: Aside) -> c.Outcome:
+def _complete(command: c.Command, outcome: c.Outcome, aside: SetAside) -> c.Outcome:
     if isinstance(command, c.Renew) and isinstance(outcome, c.Renewed) and aside.runs:
         blocked = frozenset(fence.run_id for fence in command.fences) & aside.runs
         return replace(outcome, blocked=blocked)
@@ -100,7 +100,7 @@ def _believing(command: c.Command, alive: frozenset[str]) -> c.Command:
     return command
 
 
-async def _perform(batch: Batch, command: c.Command, aside: Aside) -> c.Outcome:
+async def _perform(batch: Batch, command: c.Command, aside: SetAside) -> c.Outcome:
     match command:
         case c.Claim() if aside.claims:
             return c.Claimed((), batch.working_set.now)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from effectlog.errors import ConfigurationError, EffectLogError, StoreError
 from effectlog.store import commands as c
 from effectlog.store.caller_transactions import check_commands, driver_connection, is_stale, no_transaction
-from effectlog.store.postgres.apply import Aside, apply_batch
+from effectlog.store.postgres.apply import SetAside, apply_batch
 from effectlog.store.postgres.batch import Batch, BlockedError
 from effectlog.store.postgres.confirm import has_standby
 from effectlog.store.postgres.errors import TRANSACTION_ABORTED, LostRaceError, sqlstate, translated
@@ -121,7 +121,7 @@ async def _apply(
         await connection.fetch("SAVEPOINT effectlog")
         try:
             batch = Batch(connection, sql, schema, locking=locking)
-            outcomes = await apply_batch(batch, commands, Aside(), verify_dead=False)
+            outcomes = await apply_batch(batch, commands, SetAside(), verify_dead=False)
         except (LostRaceError, BlockedError) as error:
             await connection.fetch("ROLLBACK TO SAVEPOINT effectlog")
             if tries == _TRIES:

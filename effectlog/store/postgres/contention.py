@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from effectlog.errors import StoreError
 from effectlog.store import commands as c
-from effectlog.store.postgres.apply import Aside, SessionLostError, apply_batch, is_start
+from effectlog.store.postgres.apply import SessionLostError, SetAside, apply_batch, is_start
 from effectlog.store.postgres.batch import Batch, BlockedError
 from effectlog.store.postgres.confirm import has_standby, tells
 from effectlog.store.postgres.errors import LOCK_TIMEOUT, is_unstorable, sqlstate
@@ -67,7 +67,7 @@ class Applier:
     async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
         beats = all(isinstance(command, (c.Renew, c.Beat)) for command in commands)
         lane = self._beats if beats else self._users
-        aside = Aside()
+        aside = SetAside()
         begun = time.monotonic()
         pauses, endings = iter(_QUICK_TRIES), iter(_UNTIL_ENDED)
         while True:
@@ -105,7 +105,7 @@ class Applier:
         if empty and await self._stalled.end_in_the_way(self._users):
             self._freed()
 
-    async def _wait_for(self, aside: Aside, waited: float) -> None:
+    async def _wait_for(self, aside: SetAside, waited: float) -> None:
         """Nothing of a batch can be done now: wait for a session or a moment, or give up."""
         if waited > (self._users.patience if aside.starts else _BLOCKED_FOR):
             if not aside.starts and await self._stalled.waits_for_standby(self._users):
@@ -117,7 +117,9 @@ class Applier:
             aside.runs = frozenset()
             await asyncio.sleep(_QUICK_TRIES[-1])
 
-    async def _apply_once(self, lane: Lane, commands: Sequence[c.Command], aside: Aside) -> list[c.Outcome]:
+    async def _apply_once(
+        self, lane: Lane, commands: Sequence[c.Command], aside: SetAside
+    ) -> list[c.Outcome]:
         news = False
 
         async def work(connection: Connection, state: Work) -> list[c.Outcome]:
@@ -160,7 +162,7 @@ class Applier:
             reason=RUN_LOCKED,
         )
 
-    def _blocked_error(self, aside: Aside) -> StoreError:
+    def _blocked_error(self, aside: SetAside) -> StoreError:
         if not aside.starts:
             return StoreError(
                 f"{self._name}: run {', '.join(sorted(aside.runs))} is kept locked by somebody else's open "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog.store.dry_run import StageOn
-from effectlog.store.postgres.apply import Aside, apply_batch
+from effectlog.store.postgres.apply import SetAside, apply_batch
 from effectlog.store.postgres.batch import Batch
 from effectlog.store.postgres.claims import load_whole
 
@@ -31,7 +31,7 @@ async def rehearse(
     """Run ``use`` on a stage of this connection's own, which nobody else ever sees."""
 
     async def apply(commands: Sequence[c.Command]) -> list[c.Outcome]:
-        return await apply_batch(Batch(connection, sql, schema), commands, Aside(), verify_dead=False)
+        return await apply_batch(Batch(connection, sql, schema), commands, SetAside(), verify_dead=False)
 
     async def fetch(statement: str, *args: Any) -> list[Any]:
         return await connection.fetch(sql[statement], *args)
