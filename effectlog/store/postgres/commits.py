@@ -33,7 +33,7 @@ from effectlog.store.protocol import OUTCOME_UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from effectlog.store.postgres.connections import Lane
+    from effectlog.store.postgres.connections import Pool
 
 T = TypeVar("T")
 
@@ -83,20 +83,20 @@ class Commits:
         """Server processes whose transaction we gave up, and which may not know it yet."""
         self._writers: list[Writer] = []
 
-    async def read(self, lane: Lane, work: Unit[T], *, one_statement: bool, limit: float | None = None) -> T:
+    async def read(self, pool: Pool, work: Unit[T], *, one_statement: bool, limit: float | None = None) -> T:
         """As ``run``, for work that only reads, in one snapshot."""
         bare = one_statement and not self.pooled
-        return await self._again(lane, lambda: self._read(lane, work, limit, bare=bare))
+        return await self._again(pool, lambda: self._read(pool, work, limit, bare=bare))
 
-    async def run(self, lane: Lane, work: Unit[T], *, limit: float | None = None) -> T:
+    async def run(self, pool: Pool, work: Unit[T], *, limit: float | None = None) -> T:
         """Run ``work`` in a transaction of at most ``limit`` seconds, durable on return.
 
-        Raises StoreError or the driver's error, after ``lane.patience`` seconds of trying.
+        Raises StoreError or the driver's error, after ``pool.patience`` seconds of trying.
         """
-        return await self._again(lane, lambda: self._write(lane, work, limit))
+        return await self._again(pool, lambda: self._write(pool, work, limit))
 
-    async def _again(self, lane: Lane, once: Callable[[], Awaitable[T]]) -> T:
-        deadline = time.monotonic() + lane.patience
+    async def _again(self, pool: Pool, once: Callable[[], Awaitable[T]]) -> T:
+        deadline = time.monotonic() + pool.patience
         pause = _FIRST_PAUSE
         for tries in itertools.count(1):
             try:
@@ -111,8 +111,8 @@ class Commits:
             pause = min(pause * 2, _LONGEST_PAUSE)
         raise AssertionError  # The loop has no other end.
 
-    async def _read(self, lane: Lane, work: Unit[T], limit: float | None, *, bare: bool) -> T:
-        async with lane.lend(limit=limit) as connection:
+    async def _read(self, pool: Pool, work: Unit[T], limit: float | None, *, bare: bool) -> T:
+        async with pool.lend(limit=limit) as connection:
             if bare:  # A statement is a snapshot by itself, and costs one round trip instead of three.
                 return await work(connection, Work())
             await connection.execute(self._sql["begin_read"])
@@ -121,14 +121,14 @@ class Commits:
             finally:
                 await _roll_back(connection)
 
-    async def _write(self, lane: Lane, work: Unit[T], limit: float | None) -> T:
+    async def _write(self, pool: Pool, work: Unit[T], limit: float | None) -> T:
         writer = self._writers.pop() if self._writers else Writer()
         try:
-            async with lane.lend(limit=limit) as connection:
+            async with pool.lend(limit=limit) as connection:
                 await self._end_orphans(connection)
                 result, lost = await self._transact(connection, writer, work)
             if lost is not None:
-                await self._find_out(lane, writer, lost)
+                await self._find_out(pool, writer, lost)
         finally:
             self._writers.append(writer)
         return result
@@ -178,7 +178,7 @@ class Commits:
         writer.batch += 1
         return None
 
-    async def _find_out(self, lane: Lane, writer: Writer, lost: Exception) -> None:
+    async def _find_out(self, pool: Pool, writer: Writer, lost: Exception) -> None:
         """Return if the transaction landed; raise if it did not, or if nobody can say."""
         batch = writer.batch + 1
         waits = False
@@ -186,7 +186,7 @@ class Commits:
         pause = _FIRST_PAUSE
         while time.monotonic() < deadline:
             try:
-                async with lane.lend() as connection:
+                async with pool.lend() as connection:
                     landed = await self._ask(connection, writer.id, batch)
             except Exception as error:  # Whatever keeps us from asking, the question stays.
                 waits = sqlstate(error) == LOCK_TIMEOUT
@@ -224,12 +224,12 @@ class Commits:
             raise
         return given_up is None and number == batch
 
-    async def close(self, lane: Lane) -> None:
+    async def close(self, pool: Pool) -> None:
         """Remove the rows of this process's writers, where the server is there to do it."""
         for writer in self._writers:
             if writer.batch:
                 with contextlib.suppress(Exception):
-                    async with lane.lend() as connection:
+                    async with pool.lend() as connection:
                         await connection.execute(self._sql["remove_writer"], writer.id)
         self._writers.clear()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from effectlog.store.postgres.commits import Commits, Work
-    from effectlog.store.postgres.connections import Connection, Lane, Querying
+    from effectlog.store.postgres.connections import Connection, Pool, Querying
 
 
 def tells(outcome: c.Outcome) -> bool:
@@ -37,9 +37,9 @@ async def has_standby(connection: Querying, sql: Mapping[str, str]) -> bool:
 class Confirmation:
     """Makes sure that what was read is where a write of now would be. Callers of one moment share a commit."""
 
-    def __init__(self, commits: Commits, lane: Lane, sql: Mapping[str, str], name: str) -> None:
+    def __init__(self, commits: Commits, pool: Pool, sql: Mapping[str, str], name: str) -> None:
         self._commits = commits
-        self._lane = lane
+        self._pool = pool
         self._sql = sql
         self._name = name
         self._next: asyncio.Task[None] | None = None
@@ -58,7 +58,7 @@ class Confirmation:
             await asyncio.wait({before})
         self._present, self._next = self._next, None
         try:
-            await self._commits.run(self._lane, self._commit_where_needed)
+            await self._commits.run(self._pool, self._commit_where_needed)
         except StoreError as error:
             if getattr(error, "reason", None) != OUTCOME_UNKNOWN:
                 raise

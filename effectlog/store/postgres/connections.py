@@ -154,7 +154,7 @@ class Suspicion:
         self.raised += 1
 
 
-class Lane:
+class Pool:
     """A pool of up to ``size`` connections, each lent for one transaction.
 
     ``patience``: seconds to wait for a free connection, and for a server that is away. ``limit``: seconds

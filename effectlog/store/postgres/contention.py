@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from effectlog.store.postgres.commits import Commits, Work
-    from effectlog.store.postgres.connections import Connection, Lane
+    from effectlog.store.postgres.connections import Connection, Pool
     from effectlog.store.postgres.liveness import PostgresLiveness
 
 _ROWS_PER_SECOND = 1000.0
@@ -43,8 +43,8 @@ class Applier:
     def __init__(
         self,
         commits: Commits,
-        users: Lane,
-        beats: Lane,
+        users: Pool,
+        beats: Pool,
         liveness: PostgresLiveness,
         sql: Mapping[str, str],
         schema: str,
@@ -66,7 +66,7 @@ class Applier:
 
     async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
         beats = all(isinstance(command, (c.Renew, c.Beat)) for command in commands)
-        lane = self._beats if beats else self._users
+        pool = self._beats if beats else self._users
         aside = SetAside()
         begun = time.monotonic()
         pauses, endings = iter(_QUICK_TRIES), iter(_UNTIL_ENDED)
@@ -75,12 +75,12 @@ class Applier:
                 await self._wait_for(aside, time.monotonic() - begun)
                 continue
             try:
-                outcomes = await self._apply_once(lane, commands, aside)
+                outcomes = await self._apply_once(pool, commands, aside)
             except SessionLostError:
                 aside.starts = not await self._up_again()
             except BlockedError as blocked:
                 pause = next(pauses, None)
-                if pause is None and await self._stalled.end_holders(lane, blocked.run_ids):
+                if pause is None and await self._stalled.end_holders(pool, blocked.run_ids):
                     pause = next(endings, None)
                 if pause is None:
                     aside.runs |= blocked.run_ids
@@ -88,10 +88,10 @@ class Applier:
                     await asyncio.sleep(pause)
             except Exception as error:
                 if sqlstate(error) == LOCK_TIMEOUT and time.monotonic() - begun < _LOCKED_FOR:
-                    await self._stalled.end_in_the_way(lane)
+                    await self._stalled.end_in_the_way(pool)
                 elif is_unstorable(error) and not aside.apart and _claims(commands):
                     aside.apart = True
-                elif sqlstate(error) == LOCK_TIMEOUT and await self._stalled.waits_for_standby(lane):
+                elif sqlstate(error) == LOCK_TIMEOUT and await self._stalled.waits_for_standby(pool):
                     raise self._standby_error("what this needs") from error
                 else:
                     raise
@@ -118,7 +118,7 @@ class Applier:
             await asyncio.sleep(_QUICK_TRIES[-1])
 
     async def _apply_once(
-        self, lane: Lane, commands: Sequence[c.Command], aside: SetAside
+        self, pool: Pool, commands: Sequence[c.Command], aside: SetAside
     ) -> list[c.Outcome]:
         news = False
 
@@ -138,7 +138,7 @@ class Applier:
             return outcomes
 
         outcomes = await self._commits.run(
-            lane, work, limit=lane.limit + _rows_of(commands) / _ROWS_PER_SECOND
+            pool, work, limit=pool.limit + _rows_of(commands) / _ROWS_PER_SECOND
         )
         if news and self._liveness.session is not None:
             self._liveness.session.announce()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg  # type: ignore[import-untyped]  # the driver ships no type information
 
 from effectlog.errors import StoreError
-from effectlog.store.postgres.connections import Lane, abandon, time_limit
+from effectlog.store.postgres.connections import Pool, abandon, time_limit
 from effectlog.store.postgres.errors import is_lost, translated
 from effectlog.store.protocol import OUTCOME_UNKNOWN
 
@@ -92,7 +92,7 @@ class EffectTransactions:
         self._size = size
         self._patience = patience
         self._limit = limit
-        self._lanes: dict[asyncio.AbstractEventLoop, tuple[Lane, asyncio.Future[None]]] = {}
+        self._lanes: dict[asyncio.AbstractEventLoop, tuple[Pool, asyncio.Future[None]]] = {}
         self.pooled = False
 
     @contextlib.asynccontextmanager
@@ -116,7 +116,7 @@ class EffectTransactions:
 
     async def _begin(self, stack: contextlib.AsyncExitStack) -> tuple[Any, Any]:
         try:
-            connection: Any = await stack.enter_async_context((await self._lane()).lend(limit=LONGEST))
+            connection: Any = await stack.enter_async_context((await self._pool()).lend(limit=LONGEST))
             transaction = connection.transaction(isolation="read_committed")
             await transaction.start()
             await connection.fetch(self._sql["effect_settings"])
@@ -142,23 +142,23 @@ class EffectTransactions:
             return False
         return True
 
-    async def _lane(self) -> Lane:
+    async def _pool(self) -> Pool:
         loop = asyncio.get_running_loop()
         for other in [other for other in self._lanes if other.is_closed()]:
             del self._lanes[other]
         if loop not in self._lanes:
             times = {"patience": self._patience, "limit": self._limit}
-            lane = Lane(self._url, self._suspicion, size=self._size, effects=True, **times)
-            self._lanes[loop] = lane, asyncio.ensure_future(lane.open(pooled=self.pooled))
-        lane, opened = self._lanes[loop]
+            pool = Pool(self._url, self._suspicion, size=self._size, effects=True, **times)
+            self._lanes[loop] = pool, asyncio.ensure_future(pool.open(pooled=self.pooled))
+        pool, opened = self._lanes[loop]
         await asyncio.shield(opened)
-        return lane
+        return pool
 
     async def close(self) -> None:
         """Close every loop's connections where that loop still runs; the process's end closes the others."""
-        lanes, self._lanes = self._lanes, {}
-        for loop, (lane, _) in lanes.items():
+        pools, self._lanes = self._lanes, {}
+        for loop, (pool, _) in pools.items():
             if loop.is_running():
-                closing = asyncio.run_coroutine_threadsafe(lane.close(), loop)
+                closing = asyncio.run_coroutine_threadsafe(pool.close(), loop)
                 with contextlib.suppress(Exception):
                     await asyncio.wait_for(asyncio.wrap_future(closing), self._limit)

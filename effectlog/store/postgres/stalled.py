@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from effectlog.store.postgres.commits import Commits, Work
-    from effectlog.store.postgres.connections import Connection, Lane
+    from effectlog.store.postgres.connections import Connection, Pool
 
 logger = logging.getLogger("effectlog")
 
@@ -38,11 +38,11 @@ class Stalled:
         self._sql = sql
         self._next_look = 0.0
 
-    async def end_holders(self, lane: Lane, run_ids: Iterable[str]) -> bool:
+    async def end_holders(self, pool: Pool, run_ids: Iterable[str]) -> bool:
         """End those that keep the rows of these runs; True if there was one."""
-        return await self._end(lane, KEEPS_A_RUN, [APPLICATION, EFFECT_APPLICATION], sorted(run_ids))
+        return await self._end(pool, KEEPS_A_RUN, [APPLICATION, EFFECT_APPLICATION], sorted(run_ids))
 
-    async def end_in_the_way(self, lane: Lane) -> bool:
+    async def end_in_the_way(self, pool: Pool) -> bool:
         """End those that may be in the way of a claim, a turn or a key; not more often than can make a difference.
 
         An effect's own transaction may wait for whatever it likes, and is let be.
@@ -51,9 +51,9 @@ class Stalled:
         if now < self._next_look:
             return False
         self._next_look = now + KEEPS_OTHERS / 4
-        return await self._end(lane, KEEPS_OTHERS, [APPLICATION], None)
+        return await self._end(pool, KEEPS_OTHERS, [APPLICATION], None)
 
-    async def waits_for_standby(self, lane: Lane) -> bool:
+    async def waits_for_standby(self, pool: Pool) -> bool:
         """Whether a commit on this database waits for a synchronous standby, as far as this role can see."""
 
         async def work(connection: Connection, _: Work) -> bool:
@@ -61,12 +61,12 @@ class Stalled:
             return bool(count)
 
         try:
-            return await self._commits.read(lane, work, one_statement=True)
+            return await self._commits.read(pool, work, one_statement=True)
         except Exception as error:
             logger.debug("effectlog: no look for commits that wait: %s", type(error).__name__)
             return False
 
-    async def _end(self, lane: Lane, seconds: float, names: list[str], runs: list[str] | None) -> bool:
+    async def _end(self, pool: Pool, seconds: float, names: list[str], runs: list[str] | None) -> bool:
         """A look that fails (an engine without these views) finds nothing: the server's own time-outs remain."""
 
         async def work(connection: Connection, _: Work) -> int:
@@ -74,7 +74,7 @@ class Stalled:
             return sum(ended for (ended,) in rows)
 
         try:
-            ended = await self._commits.read(lane, work, one_statement=True)
+            ended = await self._commits.read(pool, work, one_statement=True)
         except Exception as error:
             logger.debug("effectlog: no look for stalled transactions: %s", type(error).__name__)
             return False

@@ -25,7 +25,7 @@ from effectlog.store.postgres.confirm import Confirmation
 from effectlog.store.postgres.connections import (
     SESSION_APPLICATION,
     Connection,
-    Lane,
+    Pool,
     Shield,
     Suspicion,
     apart,
@@ -94,9 +94,9 @@ class PostgresStore:
         server_clock = ServerClock()
         self._clock = clock or server_clock
         self._suspicion = Suspicion()
-        self._users = Lane(self._url, self._suspicion, size=pool_size, patience=patience, limit=time_limit)
+        self._users = Pool(self._url, self._suspicion, size=pool_size, patience=patience, limit=time_limit)
         beat = min(3.0, patience), min(3.0, time_limit)
-        self._beats = Lane(self._url, self._suspicion, size=1, patience=beat[0], limit=beat[1])
+        self._beats = Pool(self._url, self._suspicion, size=1, patience=beat[0], limit=beat[1])
         self._effects = EffectTransactions(
             self._url, self._sql, self._suspicion, size=pool_size, patience=patience, limit=time_limit
         )
