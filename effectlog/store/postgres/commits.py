@@ -53,14 +53,14 @@ class Writer:
 
 
 @dataclass(slots=True)
-class Work:
+class TransactionState:
     """What one try of a unit of work says of itself."""
 
     wrote: bool = False
     """It wrote something, or tells what has to be as durable as a write: it needs a commit that counts."""
 
 
-Unit: TypeAlias = Callable[[Connection, Work], Awaitable[T]]
+Unit: TypeAlias = Callable[[Connection, TransactionState], Awaitable[T]]
 
 
 class _NotLandedError(Exception):
@@ -71,7 +71,7 @@ class _NotLandedError(Exception):
         self.cause = cause
 
 
-class Commits:
+class Transactions:
     """Runs units of work, each in a transaction of its own."""
 
     def __init__(self, sql: Mapping[str, str], name: str) -> None:
@@ -114,10 +114,10 @@ class Commits:
     async def _read(self, pool: Pool, work: Unit[T], limit: float | None, *, bare: bool) -> T:
         async with pool.lend(limit=limit) as connection:
             if bare:  # A statement is a snapshot by itself, and costs one round trip instead of three.
-                return await work(connection, Work())
+                return await work(connection, TransactionState())
             await connection.execute(self._sql["begin_read"])
             try:
-                return await work(connection, Work())
+                return await work(connection, TransactionState())
             finally:
                 await _roll_back(connection)
 
@@ -140,7 +140,7 @@ class Commits:
         writer.backend = connection.get_server_pid()
         try:
             await connection.execute(self.begin)
-            state = Work()
+            state = TransactionState()
             result = await work(connection, state)
             if not state.wrote:
                 await connection.execute("ROLLBACK")

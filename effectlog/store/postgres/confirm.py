@@ -17,7 +17,7 @@ from effectlog.store.protocol import OUTCOME_UNKNOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from effectlog.store.postgres.commits import Commits, Work
+    from effectlog.store.postgres.commits import Transactions, TransactionState
     from effectlog.store.postgres.connections import Connection, Pool, Querying
 
 
@@ -37,7 +37,7 @@ async def has_standby(connection: Querying, sql: Mapping[str, str]) -> bool:
 class Confirmation:
     """Makes sure that what was read is where a write of now would be. Callers of one moment share a commit."""
 
-    def __init__(self, commits: Commits, pool: Pool, sql: Mapping[str, str], name: str) -> None:
+    def __init__(self, commits: Transactions, pool: Pool, sql: Mapping[str, str], name: str) -> None:
         self._commits = commits
         self._pool = pool
         self._sql = sql
@@ -68,7 +68,7 @@ class Confirmation:
                 transient=True,
             ) from error
 
-    async def _commit_where_needed(self, connection: Connection, state: Work) -> None:
+    async def _commit_where_needed(self, connection: Connection, state: TransactionState) -> None:
         state.wrote = await has_standby(connection, self._sql)
 
 

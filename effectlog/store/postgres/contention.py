@@ -22,7 +22,7 @@ from effectlog.store.protocol import RUN_LOCKED
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from effectlog.store.postgres.commits import Commits, Work
+    from effectlog.store.postgres.commits import Transactions, TransactionState
     from effectlog.store.postgres.connections import Connection, Pool
     from effectlog.store.postgres.liveness import PostgresLiveness
 
@@ -42,7 +42,7 @@ class Applier:
 
     def __init__(
         self,
-        commits: Commits,
+        commits: Transactions,
         users: Pool,
         beats: Pool,
         liveness: PostgresLiveness,
@@ -122,7 +122,7 @@ class Applier:
     ) -> list[c.Outcome]:
         news = False
 
-        async def work(connection: Connection, state: Work) -> list[c.Outcome]:
+        async def work(connection: Connection, state: TransactionState) -> list[c.Outcome]:
             nonlocal news
             if not (aside.starts or self._may_start()) and any(map(is_start, commands)):
                 raise SessionLostError

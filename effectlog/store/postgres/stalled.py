@@ -17,7 +17,7 @@ from effectlog.store.postgres.connections import APPLICATION, EFFECT_APPLICATION
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from effectlog.store.postgres.commits import Commits, Work
+    from effectlog.store.postgres.commits import Transactions, TransactionState
     from effectlog.store.postgres.connections import Connection, Pool
 
 logger = logging.getLogger("effectlog")
@@ -33,7 +33,7 @@ _NOT_READING = 10.0
 class Stalled:
     """Ends stalled transactions, at most as often as it makes sense to look."""
 
-    def __init__(self, commits: Commits, sql: Mapping[str, str]) -> None:
+    def __init__(self, commits: Transactions, sql: Mapping[str, str]) -> None:
         self._commits = commits
         self._sql = sql
         self._next_look = 0.0
@@ -56,7 +56,7 @@ class Stalled:
     async def waits_for_standby(self, pool: Pool) -> bool:
         """Whether a commit on this database waits for a synchronous standby, as far as this role can see."""
 
-        async def work(connection: Connection, _: Work) -> bool:
+        async def work(connection: Connection, _: TransactionState) -> bool:
             ((count,),) = await connection.fetch(self._sql["count_standby_waits"])
             return bool(count)
 
@@ -69,7 +69,7 @@ class Stalled:
     async def _end(self, pool: Pool, seconds: float, names: list[str], runs: list[str] | None) -> bool:
         """A look that fails (an engine without these views) finds nothing: the server's own time-outs remain."""
 
-        async def work(connection: Connection, _: Work) -> int:
+        async def work(connection: Connection, _: TransactionState) -> int:
             rows = await connection.fetch(self._sql["end_stalled"], names, seconds, _NOT_READING, runs)
             return sum(ended for (ended,) in rows)
 

@@ -20,7 +20,7 @@ from effectlog.store.postgres import caller_transaction
 from effectlog.store.postgres import schema as postgres_schema
 from effectlog.store.postgres.batch import LEASE_CLOCK
 from effectlog.store.postgres.claims import load_summaries, load_whole
-from effectlog.store.postgres.commits import Commits, Work
+from effectlog.store.postgres.commits import Transactions, TransactionState
 from effectlog.store.postgres.confirm import Confirmation
 from effectlog.store.postgres.connections import (
     SESSION_APPLICATION,
@@ -100,7 +100,7 @@ class PostgresStore:
         self._effects = EffectTransactions(
             self._url, self._sql, self._suspicion, size=pool_size, patience=patience, limit=time_limit
         )
-        self._commits = Commits(self._sql, self._url.name)
+        self._commits = Transactions(self._sql, self._url.name)
         self._confirmation = Confirmation(self._commits, self._users, self._sql, self._url.name)
         self._shield = Shield()
         self._news = asyncio.Event()
@@ -252,7 +252,7 @@ class PostgresStore:
         return (await self.apply([command]))[0]
 
     async def _write_one(self, statement: str, *args: Any) -> None:
-        async def work(connection: Connection, state: Work) -> None:
+        async def work(connection: Connection, state: TransactionState) -> None:
             state.wrote = bool(await connection.fetch(self._sql[statement], *args))
 
         await self._call(self._commits.run(self._users, work))
@@ -314,7 +314,7 @@ class PostgresStore:
     ) -> T:
         """Read in one snapshot; tried again where the connection breaks."""
 
-        async def work(connection: Connection, _: Work) -> T:
+        async def work(connection: Connection, _: TransactionState) -> T:
             return await use(connection)
 
         return await self._call(
