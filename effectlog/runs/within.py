@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from effectlog.context import here_attempt, place
 from effectlog.errors import ConfigurationError
 from effectlog.store import commands as c
-from effectlog.store.protocol import Concurrent, Joining
+from effectlog.store.protocol import Concurrent, JoinsTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -35,10 +35,10 @@ class Within:
     """
 
     def __init__(self, engine: Engine, enqueuer: Enqueuer, transaction: Any) -> None:
-        if not isinstance(engine.store, Joining):
+        if not isinstance(engine.store, JoinsTransactions):
             raise ConfigurationError(f"{engine.store.name} can't store anything in a caller's transaction")
         self._engine = engine
-        self._store: Joining = engine.store
+        self._store: JoinsTransactions = engine.store
         self._enqueuer = enqueuer
         self._transaction = transaction
 

@@ -35,15 +35,15 @@ class Stage(Protocol):
 
 
 @runtime_checkable
-class Rehearsing(Protocol):
+class SupportsDryRun(Protocol):
     """A store that can show what it does without leaving a trace."""
 
-    async def rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
+    async def dry_run(self, use: Callable[[Stage], Awaitable[T]]) -> T:
         """Run ``use`` on a stage of this store, and roll back all that it did."""
         ...
 
 
-class StageOn:
+class DryRunStore:
     """A stage made of two functions."""
 
     def __init__(

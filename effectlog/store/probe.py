@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from effectlog.errors import EffectLogError, StoreRefused
 from effectlog.model import AttemptOutcome, Policy, RunState
 from effectlog.store import commands as c
-from effectlog.store.dry_run import Rehearsing
-from effectlog.store.protocol import Marked
+from effectlog.store.dry_run import SupportsDryRun
+from effectlog.store.protocol import RemembersProof
 from effectlog.store.rows import NewRun, RequestClock
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ async def prove(store: Store) -> None:
     Raises StoreRefused, naming the missing guarantee and what it means, or StoreError where the
     store could not be read or written at all.
     """
-    marked = store if isinstance(store, Marked) and type(store).__module__ in _BUILT_IN else None
+    marked = store if isinstance(store, RemembersProof) and type(store).__module__ in _BUILT_IN else None
     if marked is not None and await marked.mark() == _MARK:
         return
-    if marked is not None and isinstance(store, Rehearsing):
-        missing = await store.rehearse(lambda stage: _Probe(stage).missing())
+    if marked is not None and isinstance(store, SupportsDryRun):
+        missing = await store.dry_run(lambda stage: _Probe(stage).missing())
     else:
         missing = await _missing_itself(store)
     if missing is not None:

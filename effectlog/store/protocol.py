@@ -189,7 +189,7 @@ def threaded(store: Store) -> Threaded | None:
 
 
 @runtime_checkable
-class Foreseeing(Protocol):
+class TellsNextExpiry(Protocol):
     """A store that can tell when the next lease ends, so that a takeover need not wait for the next look."""
 
     async def next_lapse(self) -> float | None:
@@ -207,7 +207,7 @@ class Confirming(Protocol):
 
 
 @runtime_checkable
-class Joining(Protocol):
+class JoinsTransactions(Protocol):
     """A store that can apply commands inside a transaction that somebody else began on its database."""
 
     async def apply_within(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
@@ -220,7 +220,7 @@ class Joining(Protocol):
 
 
 @runtime_checkable
-class AwaitedTransactions(Joining, Protocol):
+class AwaitedTransactions(JoinsTransactions, Protocol):
     """A store that opens transactions for async effects; what it gives has ``connection`` and ``await commit()``."""
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
@@ -229,7 +229,7 @@ class AwaitedTransactions(Joining, Protocol):
 
 
 @runtime_checkable
-class BlockingTransactions(Joining, Protocol):
+class BlockingTransactions(JoinsTransactions, Protocol):
     """A store that opens transactions for sync effects; what it gives has ``connection`` and ``commit()``."""
 
     def transaction_sync(self) -> AbstractContextManager[Any]:
@@ -256,7 +256,7 @@ class OpensForReading(Protocol):
 
 
 @runtime_checkable
-class Marked(Protocol):
+class RemembersProof(Protocol):
     """A store that remembers, with its schema, that it passed the check at open."""
 
     async def mark(self) -> str | None:

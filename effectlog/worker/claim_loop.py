@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from effectlog.errors import EffectLogError, StoreClosed, StoreError
 from effectlog.store import commands as c
-from effectlog.store.protocol import STORE_GONE, Foreseeing
+from effectlog.store.protocol import STORE_GONE, TellsNextExpiry
 from effectlog.worker.running import task_limits
 from effectlog.worker.takeover import Takeovers, dead_owners, find_abandoned
 
@@ -188,7 +188,7 @@ class ClaimLoop:
     async def _next_lapse(self) -> float:
         """The monotonic time at which the next lease ends, if the store can tell."""
         store = self._engine.store
-        seconds = await store.next_lapse() if isinstance(store, Foreseeing) else None
+        seconds = await store.next_lapse() if isinstance(store, TellsNextExpiry) else None
         return math.inf if seconds is None else time.monotonic() + seconds
 
     # --- due runs ------------------------------------------------------------------------------

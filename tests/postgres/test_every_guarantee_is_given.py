@@ -60,7 +60,7 @@ async def test_a_process_that_dies_in_the_check_leaves_nothing_of_it_to_others(
         raise ZeroDivisionError
 
     with pytest.raises(StoreError):
-        await store.rehearse(look)
+        await store.dry_run(look)
     assert seen == [0]
     assert await store.find(RunFilter()) == []
 

@@ -44,13 +44,13 @@ async def test_a_built_in_store_is_checked_once_for_each_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rehearsals = []
-    original = SqliteStore.rehearse
+    original = SqliteStore.dry_run
 
-    async def rehearse(self: SqliteStore, use: Any) -> Any:
+    async def dry_run(self: SqliteStore, use: Any) -> Any:
         rehearsals.append(use)
         return await original(self, use)
 
-    monkeypatch.setattr(SqliteStore, "rehearse", rehearse)
+    monkeypatch.setattr(SqliteStore, "dry_run", dry_run)
     for _ in range(2):
         store = SqliteStore(tmp_path / "effectlog.db")
         await store.open()
@@ -72,7 +72,7 @@ async def test_a_process_that_dies_in_the_check_leaves_nothing_of_it_to_others(t
             assert await stage.get("scratch") is not None
             seen.append(len(await other.find(RunFilter())))
 
-    await store.rehearse(look)
+    await store.dry_run(look)
     assert seen == [0, 0]
     assert await store.find(RunFilter()) == []
     assert await store.apply([c.Subscribe(("x",), ())]) == [c.Done()], "the write lock was kept"
@@ -95,8 +95,8 @@ async def test_a_check_that_fails_or_is_cancelled_is_rolled_back(tmp_path: Path)
         await asyncio.Event().wait()
 
     with pytest.raises(ZeroDivisionError):
-        await store.rehearse(fail)
-    hanging = asyncio.create_task(store.rehearse(hang))
+        await store.dry_run(fail)
+    hanging = asyncio.create_task(store.dry_run(hang))
     await under_way.wait()
     hanging.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from effectlog.store.dry_run import StageOn
+from effectlog.store.dry_run import DryRunStore
 from effectlog.store.postgres.apply import SetAside, apply_batch
 from effectlog.store.postgres.batch import Batch
 from effectlog.store.postgres.claims import load_whole
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def rehearse(
+async def dry_run(
     connection: Connection,
     sql: Mapping[str, str],
     schema: str,
@@ -41,6 +41,6 @@ async def rehearse(
 
     await connection.execute(sql["begin_plain"])
     try:
-        return await use(StageOn(clock, apply, load))
+        return await use(DryRunStore(clock, apply, load))
     finally:
         await connection.execute("ROLLBACK")

@@ -32,7 +32,7 @@ from effectlog.store.postgres.connections import (
     connect,
 )
 from effectlog.store.postgres.contention import Applier
-from effectlog.store.postgres.dry_run import rehearse
+from effectlog.store.postgres.dry_run import dry_run
 from effectlog.store.postgres.effect_transaction import EffectTransactions, OpenTransaction
 from effectlog.store.postgres.errors import refused, translated
 from effectlog.store.postgres.health import facts
@@ -264,13 +264,13 @@ class PostgresStore:
     async def set_mark(self, mark: str) -> None:
         await self._write_one("save_mark", mark)
 
-    async def rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
+    async def dry_run(self, use: Callable[[Stage], Awaitable[T]]) -> T:
         """Run ``use`` in one transaction, on a connection of its own, that is rolled back."""
         return await self._call(self._rehearse(use))
 
     async def _rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
         async with apart(self._url) as connection:
-            return await rehearse(connection, self._sql, self._schema, self._clock, use)
+            return await dry_run(connection, self._sql, self._schema, self._clock, use)
 
     async def apply_within(self, transaction: Any, commands: Sequence[c.Command]) -> list[c.Outcome]:
         """Apply inside the caller's own open transaction: seen when it commits, gone if it rolls back.

@@ -25,7 +25,7 @@ from effectlog.store.caller_transactions import (
     refuse_awaited,
     without_waiting,
 )
-from effectlog.store.dry_run import StageOn
+from effectlog.store.dry_run import DryRunStore
 from effectlog.store.sqlite import file as sqlite_file
 from effectlog.store.sqlite import transactions
 from effectlog.store.sqlite.apply import SQL, apply_batch, load_runs, perform
@@ -210,7 +210,7 @@ class SqliteStore(SqliteReads):
             raw = self._opened(self._writer)._conn  # noqa: SLF001 - as in ``_call``
             return at_work(self._apply, raw, commands)
 
-    async def rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
+    async def dry_run(self, use: Callable[[Stage], Awaitable[T]]) -> T:
         """Run ``use`` in one transaction on this file that is rolled back; nobody else writes meanwhile."""
 
         async def apply(commands: Sequence[Command]) -> list[Outcome]:
@@ -221,7 +221,7 @@ class SqliteStore(SqliteReads):
 
         try:
             await self._call(self._writer, fetch, "BEGIN IMMEDIATE", ())
-            return await use(StageOn(self._clock, apply, load))
+            return await use(DryRunStore(self._clock, apply, load))
         finally:
             # Handed to the thread at once, whatever becomes of who waits here.
             await self._call(self._writer, _roll_back)
