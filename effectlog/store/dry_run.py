@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Stage(Protocol):
+class DryRunTarget(Protocol):
     """As much of a store as a rehearsal needs."""
 
     @property
@@ -38,7 +38,7 @@ class Stage(Protocol):
 class SupportsDryRun(Protocol):
     """A store that can show what it does without leaving a trace."""
 
-    async def dry_run(self, use: Callable[[Stage], Awaitable[T]]) -> T:
+    async def dry_run(self, use: Callable[[DryRunTarget], Awaitable[T]]) -> T:
         """Run ``use`` on a stage of this store, and roll back all that it did."""
         ...
 

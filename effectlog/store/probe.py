@@ -19,7 +19,7 @@ from effectlog.store.protocol import RemembersProof
 from effectlog.store.rows import NewRun, RequestClock
 
 if TYPE_CHECKING:
-    from effectlog.store.dry_run import Stage
+    from effectlog.store.dry_run import DryRunTarget
     from effectlog.store.protocol import Store
     from effectlog.store.rows import RunRow
 
@@ -78,7 +78,7 @@ class _MissingError(Exception):
 class _Probe:
     """One scratch run, under a task name that no worker knows, claimed by two owners in turn."""
 
-    def __init__(self, store: Stage) -> None:
+    def __init__(self, store: DryRunTarget) -> None:
         self._store = store
         name = f"probe-{uuid.uuid4().hex}"
         self._run = NewRun(id=name, task=name, args=b"[]")

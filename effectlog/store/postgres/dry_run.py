@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from effectlog.clock import Clock
     from effectlog.store import commands as c
-    from effectlog.store.dry_run import Stage
+    from effectlog.store.dry_run import DryRunTarget
     from effectlog.store.postgres.connections import Connection
     from effectlog.store.rows import StoredRun
 
@@ -26,7 +26,7 @@ async def dry_run(
     sql: Mapping[str, str],
     schema: str,
     clock: Clock,
-    use: Callable[[Stage], Awaitable[T]],
+    use: Callable[[DryRunTarget], Awaitable[T]],
 ) -> T:
     """Run ``use`` on a stage of this connection's own, which nobody else ever sees."""
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from effectlog.clock import Clock
     from effectlog.store import commands as c
-    from effectlog.store.dry_run import Stage
+    from effectlog.store.dry_run import DryRunTarget
     from effectlog.store.rows import RunRow, StoredRun, StoredSummary
 
 T = TypeVar("T")
@@ -264,11 +264,11 @@ class PostgresStore:
     async def set_mark(self, mark: str) -> None:
         await self._write_one("save_mark", mark)
 
-    async def dry_run(self, use: Callable[[Stage], Awaitable[T]]) -> T:
+    async def dry_run(self, use: Callable[[DryRunTarget], Awaitable[T]]) -> T:
         """Run ``use`` in one transaction, on a connection of its own, that is rolled back."""
         return await self._call(self._rehearse(use))
 
-    async def _rehearse(self, use: Callable[[Stage], Awaitable[T]]) -> T:
+    async def _rehearse(self, use: Callable[[DryRunTarget], Awaitable[T]]) -> T:
         async with apart(self._url) as connection:
             return await dry_run(connection, self._sql, self._schema, self._clock, use)
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from effectlog.store.commands import Command, Outcome
-    from effectlog.store.dry_run import Stage
+    from effectlog.store.dry_run import DryRunTarget
     from effectlog.store.protocol import Apply, Liveness
     from effectlog.store.rows import StoredRun
 
@@ -210,7 +210,7 @@ class SqliteStore(SqliteReads):
             raw = self._opened(self._writer)._conn  # noqa: SLF001 - as in ``_call``
             return at_work(self._apply, raw, commands)
 
-    async def dry_run(self, use: Callable[[Stage], Awaitable[T]]) -> T:
+    async def dry_run(self, use: Callable[[DryRunTarget], Awaitable[T]]) -> T:
         """Run ``use`` in one transaction on this file that is rolled back; nobody else writes meanwhile."""
 
         async def apply(commands: Sequence[Command]) -> list[Outcome]:
