@@ -221,7 +221,7 @@ class Subscribe(Struct, frozen=True):
     subscriptions: tuple[Subscription, ...]
 
 
-class Beat(Struct, frozen=True):
+class ReportWorker(Struct, frozen=True):
     """Say that a worker is alive, what it can execute, and when it last claimed."""
 
     owner: str
@@ -233,7 +233,7 @@ class Beat(Struct, frozen=True):
     tasks: tuple[str, ...] = ()
 
 
-class Leave(Struct, frozen=True):
+class RemoveWorker(Struct, frozen=True):
     """Say that an owner is gone on purpose."""
 
     owner: str
@@ -264,8 +264,8 @@ Command: TypeAlias = (
     | CancelRun
     | RetryRun
     | Subscribe
-    | Beat
-    | Leave
+    | ReportWorker
+    | RemoveWorker
     | Purge
 )
 

@@ -106,13 +106,15 @@ class Upkeep:
         host, pid = socket.gethostname(), os.getpid()
         looked_at = self._claim_loop.looked_at
         tasks = self._claim_loop.task_names
-        beat = c.Beat(self._owner.id, self._owner.name, host, pid, self._concurrency, looked_at, tasks)
+        beat = c.ReportWorker(
+            self._owner.id, self._owner.name, host, pid, self._concurrency, looked_at, tasks
+        )
         await self._engine.commit(beat)
 
     async def _tidy(self) -> None:
         gone = await self._engine.read(self._gone())
         if gone:
-            await self._engine.commit(*[c.Leave(owner) for owner in gone])
+            await self._engine.commit(*[c.RemoveWorker(owner) for owner in gone])
         if self._retention is not None:
             async for _ in purge(self._engine, self._retention):
                 pass

@@ -161,7 +161,7 @@ class Worker:
         if self._upkeep is not None:
             await self._upkeep.stop()
         with contextlib.suppress(EffectLogError):
-            await self._engine.commit(c.Leave(self._owner.id))
+            await self._engine.commit(c.RemoveWorker(self._owner.id))
         await self._owner.stop()
         self._loop = None
 

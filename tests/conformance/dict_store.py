@@ -87,7 +87,7 @@ class DictStore:
             case c.Subscribe():
                 kept = {key: s for key, s in db.subscriptions.items() if s.task not in command.tasks}
                 db.subscriptions = kept | {(s.event, s.task): s for s in command.subscriptions}
-            case c.Beat(owner):
+            case c.ReportWorker(owner):
                 before = db.workers.get(owner)
                 claimed_at = command.claimed_at or (before and before.claimed_at)
                 db.workers[owner] = WorkerRow(
@@ -100,7 +100,7 @@ class DictStore:
                     claimed_at,
                     command.tasks,
                 )
-            case c.Leave(owner):
+            case c.RemoveWorker(owner):
                 db.workers.pop(owner, None)
             case _:
                 return execute(working_set, command)

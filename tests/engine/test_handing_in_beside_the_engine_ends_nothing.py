@@ -33,7 +33,7 @@ def test_outcomes_handed_in_by_many_threads_are_all_answered(tmp_path: Path) -> 
 
         for _ in range(ROUNDS):
             for _ in range(EACH):
-                log.administration.engine.post(c.Leave("nobody"), until=0.0, resolve=answered)
+                log.administration.engine.post(c.RemoveWorker("nobody"), until=0.0, resolve=answered)
             for _ in range(EACH):
                 if not answers.acquire(timeout=20):
                     errors.append(AssertionError("the engine has ended"))

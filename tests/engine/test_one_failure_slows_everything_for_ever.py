@@ -28,7 +28,7 @@ async def test_the_stores_thread_commits_again_after_a_failure(store: FailingSto
         store.fail = fail
         for _ in range(2):
             with contextlib.suppress(StoreError):  # A caller that gave no time to try again is told at once.
-                await engine.commit(c.Leave("nobody"))
+                await engine.commit(c.RemoveWorker("nobody"))
         assert left == [0]
         before = store.on_thread
         for text in ("a", "b", "c"):
@@ -43,7 +43,7 @@ async def test_a_defect_of_ours_leaves_nobody_waiting(
         raise ZeroDivisionError
 
     async with EffectLog(store, check_store=False) as log:
-        log.administration.engine.post(c.Leave("nobody"), until=0.0, resolve=defect)
+        log.administration.engine.post(c.RemoveWorker("nobody"), until=0.0, resolve=defect)
         with pytest.raises(StoreClosed):
             for _ in range(1000):  # What was handed in before the defect was hit may still be answered.
                 await asyncio.wait_for(log.enqueue(note, "x"), 10)

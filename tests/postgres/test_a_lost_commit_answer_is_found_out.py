@@ -68,7 +68,7 @@ async def test_a_commit_that_arrives_late_finds_itself_given_up(
         store = PostgresStore(url, schema=postgres_schema)
         await store.open()
         await _warm(store)
-        beat = c.Beat("owner", "late", "host", 1, 1, claimed_at=1.0)
+        beat = c.ReportWorker("owner", "late", "host", 1, 1, claimed_at=1.0)
         proxy.lose = "late"
         await store.apply([create(new_run("late")), beat])
         assert proxy.lost == 1

@@ -90,5 +90,5 @@ async def test_the_url_may_say_so(pooler: str, postgres_url: str, postgres_schem
     for url, pooled in ((f"{postgres_url}?pooler=transaction", True), (postgres_url, False)):
         store = await _open(url, postgres_schema)
         assert (await store.health())["pooler"] is pooled
-        assert isinstance(await do(store, c.Leave("nobody")), c.Done)
+        assert isinstance(await do(store, c.RemoveWorker("nobody")), c.Done)
         await store.close()

@@ -77,7 +77,7 @@ async def test_an_exhausted_pool_says_so_and_leaves_heartbeats_alone(open_store:
 
 async def test_a_closed_store_answers_at_once(store: PostgresStore) -> None:
     await store.close()
-    for call in (store.apply([c.Leave("a")]), store.get("a"), store.due(["a"])):
+    for call in (store.apply([c.RemoveWorker("a")]), store.get("a"), store.due(["a"])):
         with pytest.raises(StoreClosed):
             await asyncio.wait_for(call, 10)
     await store.close()

@@ -57,7 +57,7 @@ async def test_what_nobody_waits_for_wakes_nobody(
     store, other = await open_store(), await open_store()
     (fence,) = await running(other)
     await _quiet(store)
-    await other.apply([start(fence), c.Renew("a", 60.0, (fence,)), c.Beat("a", "w", "h", 1, 1, None)])
+    await other.apply([start(fence), c.Renew("a", 60.0, (fence,)), c.ReportWorker("a", "w", "h", 1, 1, None)])
     await other.apply([c.Purge(1e9, (), 10)])
     await asyncio.sleep(0.1)
     assert not store._news.is_set()

@@ -43,7 +43,7 @@ async def test_odd_text_and_bytes_come_back(store: PostgresStore) -> None:
 
 async def test_counts_beyond_32_bits(store: PostgresStore) -> None:
     run = new_run(depth=2**40)
-    await store.apply([create(run), c.Beat("o", "w", "h", 2**33, 2**34, None)])
+    await store.apply([create(run), c.ReportWorker("o", "w", "h", 2**33, 2**34, None)])
     stored = await store.get(run.id)
     assert stored is not None
     assert stored.depth == 2**40

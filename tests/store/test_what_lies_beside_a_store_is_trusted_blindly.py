@@ -234,5 +234,5 @@ async def test_a_claim_of_a_dead_owner_still_moves_at_once(path: Path) -> None:
     store = SqliteStore(path)
     await store.open()
     assert await store.liveness.dead(frozenset({OWNER})) == {OWNER}
-    assert await store.apply([c.Leave(OWNER)]) == [c.Done()]
+    assert await store.apply([c.RemoveWorker(OWNER)]) == [c.Done()]
     await store.close()

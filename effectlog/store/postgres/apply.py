@@ -113,11 +113,11 @@ async def _perform(batch: Batch, command: c.Command, aside: SetAside) -> c.Outco
             await batch.write("remove_subscriptions", list(command.tasks))
             if rows:
                 await batch.write_rows("save_subscription", list(rows.values()))
-        case c.Beat():
+        case c.ReportWorker():
             row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
             seen = (batch.working_set.now, command.claimed_at, list(command.tasks))
             await batch.write("save_worker", *row, *seen)
-        case c.Leave():
+        case c.RemoveWorker():
             await batch.write("remove_worker", command.owner)
         case _:
             return execute(batch.working_set, command)

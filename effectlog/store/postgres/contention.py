@@ -65,7 +65,7 @@ class Applier:
         self._stalled = Stalled(commits, sql)
 
     async def apply(self, commands: Sequence[c.Command]) -> list[c.Outcome]:
-        beats = all(isinstance(command, (c.Renew, c.Beat)) for command in commands)
+        beats = all(isinstance(command, (c.Renew, c.ReportWorker)) for command in commands)
         pool = self._beats if beats else self._users
         aside = SetAside()
         begun = time.monotonic()

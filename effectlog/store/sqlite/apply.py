@@ -73,12 +73,12 @@ def _perform(
             rows = [columns.subscription_insert(subscription) for subscription in command.subscriptions]
             connection.execute(SQL["remove_subscriptions"], (as_json(command.tasks),))
             _write(connection, "save_subscription", rows)
-        case c.Beat():
+        case c.ReportWorker():
             row = (command.owner, command.worker, command.host, command.pid, command.concurrency)
             connection.execute(
                 SQL["save_worker"], (*row, working_set.now, command.claimed_at, as_json(command.tasks))
             )
-        case c.Leave():
+        case c.RemoveWorker():
             connection.execute(SQL["remove_worker"], (command.owner,))
         case _:
             return execute(working_set, command)

@@ -139,13 +139,13 @@ async def _(bench: Bench) -> None:
 @topic.guarantee("a worker is shown from its first beat until it leaves")
 async def _(bench: Bench) -> None:
     owner = bench.name("a")
-    await bench.do(c.Beat(owner, "worker a", "host", 42, 10, 5.0))
-    await bench.do(c.Beat(owner, "worker a", "host", 42, 10, None, ("b", "a")))
+    await bench.do(c.ReportWorker(owner, "worker a", "host", 42, 10, 5.0))
+    await bench.do(c.ReportWorker(owner, "worker a", "host", 42, 10, None, ("b", "a")))
     (row,) = [row for row in await bench.store.workers() if row.owner == owner]
     equal((row.worker, row.host, row.pid, row.concurrency), ("worker a", "host", 42, 10), "who it is")
     equal(row.claimed_at, 5.0, "when it last claimed, as it said before")
     equal(row.tasks, ("b", "a"), "what it can execute, as it said last")
-    await bench.do(c.Leave(owner))
+    await bench.do(c.RemoveWorker(owner))
     expect(owner not in [row.owner for row in await bench.store.workers()], "it is still shown")
 
 
