@@ -17,7 +17,7 @@ from effectlog.errors import ConfigurationError, StoreClosed
 from effectlog.keys import seals_of
 from effectlog.runs.administration import Administration
 from effectlog.runs.enqueue import Enqueuer
-from effectlog.runs.operations import StoredRuns
+from effectlog.runs.operations import RunOperations
 from effectlog.runs.run_here import run_here
 from effectlog.runs.within import Within
 from effectlog.store import commands as c
@@ -46,7 +46,7 @@ MAX_VALUE_BYTES = 1024 * 1024
 """A value may take so many bytes encoded, unless ``EffectLog(max_value_bytes=)`` says otherwise."""
 
 
-class EffectLog(StoredRuns):
+class EffectLog(RunOperations):
     """A log of durable runs and their effects, in one store.
 
     Args:

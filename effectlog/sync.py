@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from effectlog.decorators.task import Task
     from effectlog.model import Applied, NotApplied, RunRecord, RunState, RunSummary
-    from effectlog.runs.operations import StoredRuns
+    from effectlog.runs.operations import RunOperations
     from effectlog.runs.run import Run
     from effectlog.runs.within import BlockingWithin
     from effectlog.worker.worker import Worker
@@ -150,9 +150,9 @@ async def _told(coroutine: Coroutine[Any, Any, T], over: threading.Event) -> T:
 
 
 class SyncRunOperations:
-    """``StoredRuns`` for code without an event loop. Each method does what the method of that name does there."""
+    """``RunOperations`` for code without an event loop. Each method does what the method of that name does there."""
 
-    def __init__(self, log: StoredRuns) -> None:
+    def __init__(self, log: RunOperations) -> None:
         self._log = log
         self._portal = Portal()
 

@@ -1,4 +1,4 @@
-"""``StoredRuns``: what people and programs ask of stored runs, and do with them. Checks what is given; no rules here."""
+"""``RunOperations``: what people and programs ask of stored runs, and do with them. Checks what is given; no rules here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from effectlog.runs.administration import Administration
 
 
-class StoredRuns:
+class RunOperations:
     """The part of ``EffectLog`` that finds, cancels, retries, resolves and purges runs, whoever executes them."""
 
     def __init__(self, admin: Administration) -> None:

@@ -241,7 +241,7 @@ async def test_what_is_no_transaction_is_refused(store: PostgresStore, postgres_
     with pytest.raises(ConfigurationError, match="a str is no connection"):
         await store.apply_within("postgresql://…", [create(new_run())])
     async with _asyncpg(postgres_url) as transaction:
-        with pytest.raises(ConfigurationError, match="Leave can't be part"):
+        with pytest.raises(ConfigurationError, match="RemoveWorker can't be part"):
             await store.apply_within(transaction, [c.RemoveWorker("a")])
         with pytest.raises(ConfigurationError, match="has to be awaited"):
             store.apply_within_sync(transaction, [create(new_run())])
