@@ -22,7 +22,7 @@ from effectlog.store import commands as c
 from effectlog.store.rows import NewRun, RequestClock
 from effectlog.store.sqlite import file as sqlite_file
 from effectlog.store.sqlite.apply import apply_batch, load_runs
-from effectlog.store.sqlite.running_runs import LiveRuns
+from effectlog.store.sqlite.running_runs import RunningRuns
 from effectlog.testing.clock import MovableClock
 
 if TYPE_CHECKING:
@@ -107,13 +107,13 @@ class Interleavings(RuleBasedStateMachine):
 
     # --- helpers ------------------------------------------------------------------------------
 
-    def process(self) -> tuple[sqlite3.Connection, LiveRuns]:
+    def process(self) -> tuple[sqlite3.Connection, RunningRuns]:
         connection = sqlite3.connect(f"{self.folder.name}/effectlog.db", isolation_level=None)
         sqlite_file.prepare(connection, "file")
         connection.execute(
             "PRAGMA synchronous = OFF"
         )  # No power fails here, and waiting for disks takes long.
-        return connection, LiveRuns()
+        return connection, RunningRuns()
 
     def do(self, command: c.Command) -> c.Outcome:
         self.turn += 1

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from effectlog.clock import Clock
     from effectlog.store.rows import NewRun, RunRow, StoredRun, StoredSummary
-    from effectlog.store.sqlite.running_runs import LiveRuns
+    from effectlog.store.sqlite.running_runs import RunningRuns
 
 SQL = statements("sqlite")
 
 
 def apply_batch(
-    connection: sqlite3.Connection, clock: Clock, live: LiveRuns, commands: Sequence[c.Command]
+    connection: sqlite3.Connection, clock: Clock, live: RunningRuns, commands: Sequence[c.Command]
 ) -> list[c.Outcome]:
     """Apply the commands in one durable transaction, or none of them."""
     connection.execute("BEGIN IMMEDIATE")
@@ -47,7 +47,7 @@ def apply_batch(
 
 
 def perform(
-    connection: sqlite3.Connection, clock: Clock, live: LiveRuns, commands: Sequence[c.Command]
+    connection: sqlite3.Connection, clock: Clock, live: RunningRuns, commands: Sequence[c.Command]
 ) -> list[c.Outcome]:
     """Perform the commands in the connection's open transaction."""
     live.check(connection)
@@ -62,7 +62,7 @@ def perform(
 
 
 def _perform(
-    connection: sqlite3.Connection, working_set: WorkingSet, live: LiveRuns, command: c.Command
+    connection: sqlite3.Connection, working_set: WorkingSet, live: RunningRuns, command: c.Command
 ) -> c.Outcome:
     match command:
         case c.Claim():
@@ -107,7 +107,7 @@ def _rows(connection: sqlite3.Connection, statement: str, wanted: Iterable[Any])
     return connection.execute(SQL[statement], (as_json(wanted),)).fetchall()
 
 
-def _flush(connection: sqlite3.Connection, working_set: WorkingSet, live: LiveRuns) -> None:
+def _flush(connection: sqlite3.Connection, working_set: WorkingSet, live: RunningRuns) -> None:
     if working_set.new_runs:
         _write(connection, "insert_run", [_new_run(run, working_set.now) for run in working_set.new_runs])
     if working_set.new_keys:
@@ -162,7 +162,7 @@ def _write(connection: sqlite3.Connection, name: str, rows: Sequence[columns.Col
 
 
 def _claim(
-    connection: sqlite3.Connection, working_set: WorkingSet, live: LiveRuns, command: c.Claim
+    connection: sqlite3.Connection, working_set: WorkingSet, live: RunningRuns, command: c.Claim
 ) -> c.Outcome:
     # What earlier commands of the batch changed must be seen by the queries below.
     _flush(connection, working_set, live)
@@ -182,7 +182,7 @@ def _claim(
 def _take(
     connection: sqlite3.Connection,
     working_set: WorkingSet,
-    live: LiveRuns,
+    live: RunningRuns,
     command: c.Claim,
     found: list[str],
 ) -> list[StoredRun]:
@@ -200,7 +200,7 @@ def _take(
 def _take_apart(
     connection: sqlite3.Connection,
     working_set: WorkingSet,
-    live: LiveRuns,
+    live: RunningRuns,
     command: c.Claim,
     found: list[str],
 ) -> list[StoredRun]:
@@ -291,7 +291,7 @@ def _due_of(
 
 
 def _purge(
-    connection: sqlite3.Connection, working_set: WorkingSet, live: LiveRuns, command: c.Purge
+    connection: sqlite3.Connection, working_set: WorkingSet, live: RunningRuns, command: c.Purge
 ) -> c.Outcome:
     _flush(connection, working_set, live)
     wanted = {

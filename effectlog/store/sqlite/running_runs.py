@@ -26,7 +26,7 @@ class _Live:
     """Every effect of the run, so that a missing one is known not to exist."""
 
 
-class LiveRuns:
+class RunningRuns:
     """What one writer connection knows without reading."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ from effectlog.store.sqlite.file_guard import FileGuard, check_not_moved, real_p
 from effectlog.store.sqlite.fork_guard import at_work
 from effectlog.store.sqlite.liveness import NoLiveness, liveness_beside, share_folder
 from effectlog.store.sqlite.reads import SqliteReads, fetch
-from effectlog.store.sqlite.running_runs import LiveRuns
+from effectlog.store.sqlite.running_runs import RunningRuns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -73,7 +73,7 @@ class SqliteStore(SqliteReads):
         self._liveness: Liveness = NoLiveness() if self._in_memory else liveness_beside(self._path)
         self._writer: aiosqlite.Connection | None = None
         self._reader: aiosqlite.Connection | None = None
-        self._live = LiveRuns()
+        self._live = RunningRuns()
         self._guard: FileGuard | None = None
         self._watcher: ChangeWatch | None = None
         self._pid = os.getpid()
@@ -214,7 +214,7 @@ class SqliteStore(SqliteReads):
         """Run ``use`` in one transaction on this file that is rolled back; nobody else writes meanwhile."""
 
         async def apply(commands: Sequence[Command]) -> list[Outcome]:
-            return await self._call(self._writer, perform, self._clock, LiveRuns(), commands)
+            return await self._call(self._writer, perform, self._clock, RunningRuns(), commands)
 
         async def load(run_ids: Sequence[str]) -> list[StoredRun]:
             return await self._call(self._writer, load_runs, run_ids)

@@ -16,7 +16,7 @@ from effectlog.store.caller_transactions import is_stale, no_transaction
 from effectlog.store.protocol import OUTCOME_UNKNOWN, TAKES_NO_WRITES
 from effectlog.store.sqlite.apply import perform
 from effectlog.store.sqlite.errors import translated
-from effectlog.store.sqlite.running_runs import LiveRuns
+from effectlog.store.sqlite.running_runs import RunningRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +34,7 @@ def apply(
     try:
         _check(connection, path)
         with _savepoint(connection) as savepoint:
-            outcomes = perform(connection, clock, LiveRuns(), commands)
+            outcomes = perform(connection, clock, RunningRuns(), commands)
             if any(map(is_stale, outcomes)):
                 connection.execute(f"ROLLBACK TO {savepoint}")
             return outcomes
