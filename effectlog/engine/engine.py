@@ -79,7 +79,7 @@ class Engine:
         """An error of this engine's own store that did not come by the engine."""
         self._batches.errors.add(error)
 
-    def gave(self, error: StoreError) -> bool:
+    def owns_error(self, error: StoreError) -> bool:
         """Whether the error is of this engine's own store: another store's trouble is not ours."""
         return error in self._batches.errors
 

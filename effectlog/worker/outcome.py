@@ -89,7 +89,7 @@ def _end_by_body(attempt: Attempt, body: BodyResult) -> c.EndAttempt:
     error = body.error or _forgotten_effects(attempt)
     if error is None:
         return _success(attempt, body.value)
-    if all(isinstance(leaf, StoreError) and attempt.engine.gave(leaf) for leaf in _leaves(error)):
+    if all(isinstance(leaf, StoreError) and attempt.engine.owns_error(leaf) for leaf in _leaves(error)):
         # The store's trouble is not the task's: the run goes back and no attempt is used.
         return _end(
             attempt, AttemptOutcome.RELEASED, RunState.PENDING, error=describe(error), delay=GIVE_BACK_DELAY

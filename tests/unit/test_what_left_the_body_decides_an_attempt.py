@@ -32,7 +32,7 @@ class Task:
 class Engine:
     """Its store has raised every StoreError here."""
 
-    def gave(self, error: BaseException) -> bool:
+    def owns_error(self, error: BaseException) -> bool:
         return isinstance(error, StoreError)
 
 
