@@ -44,7 +44,7 @@ class Child:
 
 
 @dataclass(slots=True, eq=False)
-class Stage:
+class Processes:
     """All that the processes told so far, and a way to wait for more."""
 
     events: list[Event] = field(default_factory=list)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from effectlog.demo import report
-from effectlog.demo.processes import PATIENCE, Child, Event, Stage
+from effectlog.demo.processes import PATIENCE, Child, Event, Processes
 from effectlog.demo.scenarios import PARTS, Counts, Part
 from effectlog.demo.timeline import Outcome, timeline
 from effectlog.log import EffectLog
@@ -28,10 +28,10 @@ _CENTS = 1999
 
 
 @dataclass(slots=True)
-class Theatre:
+class Scenarios:
     """One store, one destination, and two workers at the beginning of every part."""
 
-    stage: Stage
+    stage: Processes
     log: EffectLog
     url: str
     store: str
@@ -77,8 +77,8 @@ async def play_all() -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _theatre() -> AsyncIterator[Theatre]:
-    stage = Stage()
+async def _theatre() -> AsyncIterator[Scenarios]:
+    stage = Processes()
     with tempfile.TemporaryDirectory(prefix="effectlog-demo-") as folder:
         store = str(Path(folder) / "store.db")
         # What is entered last is left first: no process has a file open that is being removed.
@@ -87,7 +87,7 @@ async def _theatre() -> AsyncIterator[Theatre]:
             destination = ("effectlog.demo.destination", str(Path(folder) / "destination.db"))
             await running.enter_async_context(stage.child(*destination))
             listening = await stage.told("the destination listens", lambda event: event.name == "listening")
-            yield Theatre(stage, log, listening.facts["url"], store, running)
+            yield Scenarios(stage, log, listening.facts["url"], store, running)
 
 
 def _end_on_sigterm() -> None:
@@ -101,7 +101,7 @@ def _end_on_sigterm() -> None:
         signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(task.cancel))
 
 
-async def _play(part: Part, theatre: Theatre) -> Outcome:
+async def _play(part: Part, theatre: Scenarios) -> Outcome:
     stage, url = theatre.stage, theatre.url
     await theatre.fill()
     run = await theatre.log.enqueue(part.task, f"{url}{part.path}", part.order, _CENTS)
