@@ -13,12 +13,12 @@ import threading
 import time
 import warnings
 from datetime import timedelta
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from effectlog.attempt.in_flight import InFlight
 from effectlog.attempt.lease_loss import why_lost
 from effectlog.attempt.pauses import PauseAwareTimer
+from effectlog.attempt.stop_reason import StopReason
 from effectlog.clock import utc
 from effectlog.context import CurrentAttempt
 from effectlog.errors import (
@@ -46,18 +46,6 @@ if TYPE_CHECKING:
     from effectlog.telemetry import Observer
 
 logger = logging.getLogger("effectlog")
-
-
-class StopReason(StrEnum):
-    """Why an attempt takes nothing new any more."""
-
-    OVER = "its body is over"
-    LOST = "its lease is lost"
-    CANCELLED = "the run is being cancelled"
-    RELEASED = "the worker gives it back"
-    TIMED_OUT = "its timeout has passed"
-    HELD = "an effect waits for a decision"
-    UNABLE = "this process can't go on with it"
 
 
 def trusted_until(sent: float, lease: float) -> float:

@@ -8,7 +8,7 @@ def why_lost(lease: float, *, paused_for: float, in_time: bool, store: str) -> s
 
     Args:
         lease: its seconds.
-        stood_still: seconds for which the process stood still meanwhile.
+        paused_for: seconds for which the process stood still meanwhile.
         in_time: it was lost before the lease was over by the owner's own clock.
         store: what kept the store from renewing the lease, if anything is known to have.
     """

@@ -11,7 +11,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from effectlog.attempt.attempt import StopReason, trusted_until
+from effectlog.attempt.attempt import trusted_until
+from effectlog.attempt.stop_reason import StopReason
 from effectlog.decorators.retry_horizon import check_task
 from effectlog.effects import doubt
 from effectlog.effects.call_state import CallState

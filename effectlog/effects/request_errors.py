@@ -11,7 +11,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from effectlog.attempt.attempt import StopReason
+from effectlog.attempt.stop_reason import StopReason
 from effectlog.clients.retry_after import pause_asked_by
 from effectlog.codec import convert
 from effectlog.contract import Verdict

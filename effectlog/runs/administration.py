@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from effectlog import telemetry
-from effectlog.attempt.attempt import StopReason
+from effectlog.attempt.stop_reason import StopReason
 from effectlog.codec import Codec, convert
 from effectlog.decorators.registry import declared_effect
 from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog import context as here
 from effectlog import telemetry
-from effectlog.attempt.attempt import StopReason
+from effectlog.attempt.stop_reason import StopReason
 from effectlog.decorators.task_arguments import call_arguments
 from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
 from effectlog.store import commands as c

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from effectlog.attempt.attempt import StopReason
+from effectlog.attempt.stop_reason import StopReason
 from effectlog.clients.retry_after import pause_asked_by
 from effectlog.error_info import MESSAGE_LIMIT, describe, storable
 from effectlog.errors import (

@@ -17,8 +17,9 @@ import uuid
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from effectlog.attempt.attempt import StopReason, trusted_until
+from effectlog.attempt.attempt import trusted_until
 from effectlog.attempt.pauses import INTERVAL, PauseDetector
+from effectlog.attempt.stop_reason import StopReason
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.store import commands as c
 from effectlog.validation import seconds

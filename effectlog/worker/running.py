@@ -8,7 +8,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from effectlog.attempt.attempt import Attempt, StopReason, trusted_until
+from effectlog.attempt.attempt import Attempt, trusted_until
+from effectlog.attempt.stop_reason import StopReason
 from effectlog.effects import call
 from effectlog.errors import EffectLogError
 from effectlog.store import commands as c

@@ -18,7 +18,7 @@ from effectlog import (
     current_attempt,
     durable_task,
 )
-from effectlog.attempt.attempt import StopReason
+from effectlog.attempt.stop_reason import StopReason
 from effectlog.worker.owner import attempts_at
 
 QUICK = Retry(delay=0.0, jitter=0.0)

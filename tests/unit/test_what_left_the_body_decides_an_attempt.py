@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from effectlog import EffectFailed, JsonCodec, LeaseLost, Retry, StoreError
-from effectlog.attempt.attempt import StopReason
+from effectlog.attempt.stop_reason import StopReason
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store.commands import EndAttempt, Fence
 from effectlog.store.rows import RunRow, StoredRun
