@@ -69,10 +69,11 @@ def guarded(path: str) -> FileGuard:
 def roll_back_journal(path: str) -> None:
     """Let SQLite undo a change of the journal's mode that was cut off: it locks the whole file for that.
 
-    It has to be done before the file is held, and by a connection that is gone when it is.
+    It has to be done before the file is held, and by a connection that is gone when it is. A journal in use belongs
+    to another process, which is making the store this moment.
     """
     if Path(f"{path}-journal").exists():
-        with contextlib.closing(_existing(path)) as connection:
+        with contextlib.closing(_existing(path)) as connection, contextlib.suppress(sqlite3.OperationalError):
             connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
 
 
