@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from effectlog.cli.output import echo
-from effectlog.cli.text import shell_word
+from effectlog.cli.tables import shell_word
 from effectlog.model import RunState
 from effectlog.printable import one_line
 from effectlog.store.resolve import sqlite_path

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from effectlog import EffectLog
-from effectlog.cli import _effectlog
+from effectlog.cli.main import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ class Terminal:
         with ThreadPoolExecutor(
             1
         ) as thread:  # The command runs a loop of its own; the test may have one already.
-            call = partial(CliRunner().invoke, _effectlog, arguments, prog_name="effectlog", env=self.env)
+            call = partial(CliRunner().invoke, command_line, arguments, prog_name="effectlog", env=self.env)
             found = thread.submit(call).result(PATIENCE)
         return Done(found.exit_code, found.stdout, found.stderr)
 

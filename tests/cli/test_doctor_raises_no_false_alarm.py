@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from effectlog.cli.doctor_findings import problems
 from effectlog.cli.health import Health, PendingFacts, WorkerFacts
-from effectlog.cli.judging import problems
 from effectlog.clock import utc
 
 NOW = 1_800_000_000.0

@@ -14,7 +14,7 @@ import pytest
 import shop_app
 
 from effectlog import AttemptRecord, EffectRecord, ErrorInfo, RunRecord, RunSummary
-from effectlog.cli.jsonable import dumps, jsonable
+from effectlog.cli.json_output import dumps, jsonable
 from effectlog.runs.records import Unreadable
 
 

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from effectlog import EffectLog, Retry, RunHeld, Unknown, durable_task, effect
-from effectlog.cli.jsonable import dumps
+from effectlog.cli.json_output import dumps
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b2J\r\x08\u202e\x7f'\\$(touch owned)`touch owned`"
 EVIL_ID = "$(touch owned)';touch owned;\x1b]0;id\x07"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import shop_app
 
-from effectlog.cli.text import Column, ago, size, span, table
+from effectlog.cli.tables import Column, ago, size, span, table
 from effectlog.printable import one_line, printable
 
 COLUMNS = (

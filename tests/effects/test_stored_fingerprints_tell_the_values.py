@@ -227,7 +227,7 @@ def test_a_secret_that_is_none_is_refused(tmp_path: Path, nonsense: Any) -> None
 async def test_the_command_line_takes_the_secret_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from effectlog.cli.opening import open_log
+    from effectlog.cli.open_store import open_log
 
     path = tmp_path / "log.db"
     monkeypatch.setenv("EFFECTLOG_FINGERPRINT_SECRET", "one")

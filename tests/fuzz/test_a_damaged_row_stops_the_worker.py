@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from effectlog import EffectLog, EffectLogError, StoreError
-from effectlog.cli import _effectlog
+from effectlog.cli.main import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,7 +143,7 @@ async def use(path: Path, damaged: str) -> None:
     if "workers" not in damaged:
         return  # What the commands show beside the runs is who works.
     for command in (["runs"], ["doctor"]):
-        done = await asyncio.to_thread(CliRunner().invoke, _effectlog, [*command, "--store", str(path)])
+        done = await asyncio.to_thread(CliRunner().invoke, command_line, [*command, "--store", str(path)])
         assert done.exit_code in (0, 1), (damaged, done.stderr)
         assert "Traceback" not in done.stderr
         assert "Error:" not in done.stderr, (damaged, done.stderr)

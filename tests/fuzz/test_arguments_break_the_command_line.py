@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from effectlog import EffectLog
-from effectlog.cli import _effectlog
+from effectlog.cli.main import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +140,7 @@ async def fill() -> None:
 
 
 def check(command: list[str], store: str) -> None:
-    done = CliRunner().invoke(_effectlog, [*command, f"--store={store}"], prog_name="effectlog")
+    done = CliRunner().invoke(command_line, [*command, f"--store={store}"], prog_name="effectlog")
     assert done.exception is None or isinstance(done.exception, SystemExit), (command, store, done.exception)
     assert done.exit_code in (0, 1, 2), (command, store)
     assert "Traceback" not in done.output

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from helpers import psql, until
 
 from effectlog import EffectLog, durable_task, effect
-from effectlog.cli.examination import examine
+from effectlog.cli.doctor import examine
 from effectlog.store.postgres import session as postgres_session
 
 if TYPE_CHECKING:

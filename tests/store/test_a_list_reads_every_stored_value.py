@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from effectlog import EffectLog, Retry, RunSummary, durable_task, effect
-from effectlog.cli import _effectlog
+from effectlog.cli.main import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def peak(call: Callable[[], Any]) -> int:
 
 def command(*arguments: str) -> Callable[[], Any]:
     def call() -> None:
-        done = CliRunner().invoke(_effectlog, arguments)
+        done = CliRunner().invoke(command_line, arguments)
         assert done.exit_code == 0, done.output
 
     return call
@@ -75,7 +75,7 @@ def command(*arguments: str) -> Callable[[], Any]:
 
 def test_lists_and_bulk_actions_hold_no_value(store_url: str) -> None:
     at = ("--store", store_url)
-    assert CliRunner().invoke(_effectlog, ("runs", *at)).exit_code == 0  # Imported and warm.
+    assert CliRunner().invoke(command_line, ("runs", *at)).exit_code == 0  # Imported and warm.
     calls: dict[str, Callable[[], Any]] = {
         "runs": command("runs", *at),
         "runs --json": command("runs", "--json", *at),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from effectlog.cli import _effectlog
+from effectlog.cli.main import command_line
 from effectlog.errors import ConfigurationError
 from effectlog.store.url import parse_url
 
@@ -31,7 +31,7 @@ def test_it_is_refused_without_repeating_any_of_it(url: str) -> None:
         parse_url(url)
     assert caught.value.__context__ is None or caught.value.__suppress_context__
     for command in (["runs"], ["retry", "--state", "failed"], ["doctor"]):
-        done = CliRunner().invoke(_effectlog, [*command, "--store", url])
+        done = CliRunner().invoke(command_line, [*command, "--store", url])
         assert done.exit_code == 1
         assert not any(part in done.output for part in PARTS)
 

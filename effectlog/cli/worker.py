@@ -8,7 +8,7 @@ import signal
 import click
 
 from effectlog.cli.loading import load
-from effectlog.cli.opening import open_log, run
+from effectlog.cli.open_store import open_log, run
 from effectlog.cli.options import store_option
 from effectlog.cli.output import echo
 from effectlog.decorators.registry import registered

@@ -1,4 +1,4 @@
-"""``enqueue`` and ``emit``: make runs."""
+"""``enqueue``: make a run of a task."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from effectlog.cli.jsonable import dumps
+from effectlog.cli.arguments import call_arguments, json_arguments
+from effectlog.cli.json_output import dumps
 from effectlog.cli.loading import find_task
-from effectlog.cli.opening import open_log, run
+from effectlog.cli.open_store import open_log, run
 from effectlog.cli.options import json_option, store_option
 from effectlog.cli.output import echo
-from effectlog.cli.values import call_arguments, json_arguments, json_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,31 +38,12 @@ def enqueue(task: str, arguments: str, key: str | None, as_json: bool, store: st
     async def make() -> None:
         async with open_log(store, create=True) as log:
             made = await log.enqueue(found.with_options(idempotency_key=key), *args, **kwargs)
-            await _print([made], key, as_json=as_json)
+            await print_made([made], key, as_json=as_json)
 
     run(make())
 
 
-@click.command()
-@click.argument("event")
-@click.argument("payload", metavar="PAYLOAD_JSON")
-@click.option(
-    "--key", metavar="K", help="Idempotency key: one set of runs per key, however often it is emitted."
-)
-@json_option
-@store_option
-def emit(event: str, payload: str, key: str | None, as_json: bool, store: str) -> None:
-    """Make one run for each task subscribed to EVENT and print their ids."""
-    value = json_value(payload, "PAYLOAD_JSON")
-
-    async def make() -> None:
-        async with open_log(store) as log:
-            await _print(await log.emit(event, value, idempotency_key=key), key, as_json=as_json, many=True)
-
-    run(make())
-
-
-async def _print(runs: Sequence[Run[Any]], key: str | None, *, as_json: bool, many: bool = False) -> None:
+async def print_made(runs: Sequence[Run[Any]], key: str | None, *, as_json: bool, many: bool = False) -> None:
     if as_json:
         records = [await made.record() for made in runs]
         echo(dumps(records if many else records[0]))

@@ -5,10 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from effectlog.cli.crew import crew, known_tasks
+import click
+
+from effectlog.cli.doctor_findings import problems
 from effectlog.cli.health import Health, PendingFacts, WorkerFacts
-from effectlog.cli.judging import problems
-from effectlog.cli.text import Column, ago, moment, size, table
+from effectlog.cli.json_output import dumps
+from effectlog.cli.open_store import open_to_read, run
+from effectlog.cli.options import Failure, json_option, store_option
+from effectlog.cli.output import echo
+from effectlog.cli.tables import Column, ago, counted, moment, size, table
+from effectlog.cli.workers import known_tasks, workers_of
 from effectlog.clock import utc
 from effectlog.model import UNREADABLE_HERE, RunState
 from effectlog.printable import one_line
@@ -22,6 +28,20 @@ if TYPE_CHECKING:
 _NEWEST = 500
 """Pending runs that are looked at one by one."""
 _APART = frozenset({"states", "pending", "oldest_doubt_at", "clock", "without_session"})
+_PENDING = (
+    Column("PENDING TASK", flexible=True),
+    Column("RUNS", right=True),
+    Column("NEXT DUE", right=True),
+    Column("A LIVE WORKER KNOWS IT"),
+)
+_WORKERS = (
+    Column("WORKER", flexible=True),
+    Column("PID", right=True),
+    Column("ALIVE"),
+    Column("REPORTED", right=True),
+    Column("LOOKED FOR WORK", right=True),
+    Column("TASKS", flexible=True),
+)
 
 
 async def examine(log: Administration) -> Health:
@@ -29,7 +49,7 @@ async def examine(log: Administration) -> Health:
     store = log.engine.store
     health: dict[str, Any] = await log.engine.read(store.health())
     lapsed = await log.engine.read(log.lapsed())
-    workers = await crew(log, {run.owner for run in lapsed}, health.get("without_session", ()))
+    workers = await workers_of(log, {run.owner for run in lapsed}, health.get("without_session", ()))
     known = known_tasks(worker for worker in workers if not worker.silent)
     pending = [
         PendingFacts(
@@ -79,22 +99,6 @@ def report(found: Health) -> str:
     return "\n\n".join(parts)
 
 
-_PENDING = (
-    Column("PENDING TASK", flexible=True),
-    Column("RUNS", right=True),
-    Column("NEXT DUE", right=True),
-    Column("A LIVE WORKER KNOWS IT"),
-)
-_WORKERS = (
-    Column("WORKER", flexible=True),
-    Column("PID", right=True),
-    Column("ALIVE"),
-    Column("REPORTED", right=True),
-    Column("LOOKED FOR WORK", right=True),
-    Column("TASKS", flexible=True),
-)
-
-
 def _facts(facts: dict[str, Any]) -> str:
     wide = max(14, *(len(name) + 2 for name in facts))
     return "\n".join(f"{name.replace('_', ' '):<{wide}}{_fact(name, value)}" for name, value in facts.items())
@@ -126,3 +130,19 @@ def _worker(worker: WorkerFacts) -> tuple[object, ...]:
         "never" if worker.claimed_at is None else ago(worker.claimed_at),
         ", ".join(worker.tasks),
     )
+
+
+@click.command()
+@json_option
+@store_option
+def doctor(as_json: bool, store: str) -> None:
+    """Say how store, workers and runs are. Exit status 1 if something needs a person."""
+
+    async def look() -> Any:
+        async with open_to_read(store) as log:
+            return await examine(log.administration)
+
+    found = run(look())
+    echo(dumps(found) if as_json else report(found))
+    if found.problems:
+        raise Failure(f"{counted(len(found.problems), 'thing')} to look after: {'; '.join(found.problems)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from effectlog.cli.text import ago, counted, moment, shell_word, span
+from effectlog.cli.tables import ago, counted, moment, shell_word, span
 from effectlog.clock import utc
 from effectlog.effects.doubt import past_horizon, stored_contract
 from effectlog.model import Policy, RunState

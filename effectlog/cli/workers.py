@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from effectlog.store.protocol import WorkerRow
 
 
-async def crew(
+async def workers_of(
     log: Administration, late: Container[str | None] = (), cut_off: Container[str] = ()
 ) -> tuple[WorkerFacts, ...]:
     """Every worker known to the store. One whose death nothing can prove counts as alive.

@@ -1,4 +1,4 @@
-"""``runs`` and ``show``: what is stored."""
+"""``runs``: list what is stored."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from effectlog.cli.crew import crew, known_tasks
-from effectlog.cli.details import described
-from effectlog.cli.jsonable import dumps
-from effectlog.cli.opening import open_to_read, run
-from effectlog.cli.options import filter_options, json_option, pasteable_store, store_option
+from effectlog.cli.json_output import dumps
+from effectlog.cli.open_store import open_to_read, run
+from effectlog.cli.options import filter_options, json_option, store_option
 from effectlog.cli.output import echo
-from effectlog.cli.text import Column, ago, shell_word, span, table
+from effectlog.cli.tables import Column, ago, shell_word, span, table
+from effectlog.cli.workers import known_tasks, workers_of
 from effectlog.model import UNREADABLE_HERE, RunState
 from effectlog.runs.operations import chosen
 from effectlog.runs.records import doubts, run_summary
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from effectlog.store.rows import StoredSummary
 
 _SECOND = timedelta(seconds=1)
-
 _COLUMNS = (
     Column("RUN"),
     Column("STATE"),
@@ -52,7 +50,11 @@ def runs(
         async with open_to_read(store) as log:
             admin = log.administration
             found = await admin.find(chosen(state, task, before, limit))
-            return found, await admin.gone(listed.row for listed in found), known_tasks(await crew(admin))
+            return (
+                found,
+                await admin.gone(listed.row for listed in found),
+                known_tasks(await workers_of(admin)),
+            )
 
     found, gone, known = run(look())
     if as_json:
@@ -90,23 +92,3 @@ def _note(summary: RunSummary, in_doubt: list[str], known: frozenset[str]) -> st
         when = f"due {ago(summary.due_at)}" if summary.task in known else "no worker knows it"
         return f"{when}, after {error}" if error else when
     return error
-
-
-@click.command()
-@click.argument("run_id", metavar="RUN")
-@json_option
-@store_option
-@click.pass_context
-def show(ctx: click.Context, run_id: str, as_json: bool, store: str) -> None:
-    """Show one run: attempts, effects, and for each doubt what is known and the commands that decide it."""
-
-    async def look() -> str:
-        async with open_to_read(store) as log:
-            stored = await log.administration.stored(run_id)
-            record = await log.administration.record_of(stored)
-            if as_json:
-                return dumps(record)
-            clock = log.administration.engine.store.clock
-            return described(record, stored, clock, pasteable_store(ctx, store))
-
-    echo(run(look()))

@@ -1,4 +1,4 @@
-"""One run as text for people: what it is, its attempts, its effects, and what to decide."""
+"""``show``: one run as text for people: what it is, its attempts, its effects, and what to decide."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import json
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from effectlog.cli.doubts import Doubt, doubt_lines
-from effectlog.cli.jsonable import jsonable
-from effectlog.cli.text import Column, ago, moment, shell_word, shortened, span, table, width
+import click
+
+from effectlog.cli.doubt_details import Doubt, doubt_lines
+from effectlog.cli.json_output import dumps, jsonable
+from effectlog.cli.open_store import open_to_read, run
+from effectlog.cli.options import json_option, pasteable_store, store_option
+from effectlog.cli.output import echo
+from effectlog.cli.tables import Column, ago, moment, shell_word, shortened, span, table, width
 from effectlog.printable import one_line, printable
 
 if TYPE_CHECKING:
@@ -133,3 +138,23 @@ def _traceback(error: ErrorInfo) -> Iterator[str]:
     if len(lines) > _TRACEBACK_LINES:
         yield f"… {len(lines) - _TRACEBACK_LINES} lines; all of them with --json"
     yield from (printable(line) for line in lines[-_TRACEBACK_LINES:])
+
+
+@click.command()
+@click.argument("run_id", metavar="RUN")
+@json_option
+@store_option
+@click.pass_context
+def show(ctx: click.Context, run_id: str, as_json: bool, store: str) -> None:
+    """Show one run: attempts, effects, and for each doubt what is known and the commands that decide it."""
+
+    async def look() -> str:
+        async with open_to_read(store) as log:
+            stored = await log.administration.stored(run_id)
+            record = await log.administration.record_of(stored)
+            if as_json:
+                return dumps(record)
+            clock = log.administration.engine.store.clock
+            return described(record, stored, clock, pasteable_store(ctx, store))
+
+    echo(run(look()))

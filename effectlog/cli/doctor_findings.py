@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from effectlog.cli.text import counted, shell_word, size, span
+from effectlog.cli.tables import counted, shell_word, size, span
 from effectlog.model import RunState
 
 if TYPE_CHECKING:
