@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import sys
 import typing
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import datetime
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from effectlog.codec import return_annotation
+from effectlog.decorators.call_options import CallOptions, check_options
 from effectlog.decorators.definition import Definition
 from effectlog.decorators.functions import (
     is_async,
@@ -24,7 +25,7 @@ from effectlog.decorators.functions import (
 from effectlog.decorators.registry import register
 from effectlog.decorators.spec import Annotation, TaskSpec
 from effectlog.decorators.subscribers import check_subscriber
-from effectlog.decorators.wrapping import BoundFunctionWrapper, FunctionWrapper
+from effectlog.decorators.wrapping import BoundFunctionWrapper, FunctionWrapper, by_reference
 from effectlog.errors import ConfigurationError
 from effectlog.keys import KeyTemplate, check_name
 from effectlog.retry import Retry
@@ -37,16 +38,6 @@ Call_co = TypeVar("Call_co", covariant=True)
 Owner = TypeVar("Owner")
 Owner_contra = TypeVar("Owner_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class CallOptions:
-    """What ``with_options`` adds to one call."""
-
-    idempotency_key: str | None = None
-    delay: float = 0.0
-    at: datetime | None = None
-    correlation_id: str | None = None
 
 
 class _Options:
@@ -64,6 +55,16 @@ class _Options:
     def options(self) -> CallOptions:
         """What ``with_options`` set."""
         return self._self_options
+
+
+def _with_options(task: _Options, options: CallOptions) -> Any:
+    """A pickled task with its options again."""
+    return _declared(task).with_call_options(options)
+
+
+def _declared(task: Any) -> Any:
+    task = _unbound(task)
+    return task._self_parent if isinstance(task, _BoundTask) else task  # noqa: SLF001 - wrapt's own name
 
 
 class _BoundTask(_Options, BoundFunctionWrapper):
@@ -121,6 +122,20 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
     else:
         __bound_function_wrapper__ = _BoundTask
 
+    def __reduce__(self) -> Any:
+        if self._self_options == CallOptions():
+            return super().__reduce__()
+        found = by_reference(self.__wrapped__)
+        if getattr(_declared(found), "_self_spec", None) is not self._self_spec:
+            raise pickle.PicklingError(
+                f"can't pickle task {self._self_spec.name}: another object has its place in its module"
+            )
+        return _with_options, (found, self._self_options)
+
+    def with_call_options(self, options: CallOptions) -> Task[P, R, Call_co]:
+        """A copy of the task with these options in the place of its own."""
+        return Task(self.__wrapped__, self._self_spec, self._self_definition, options)
+
     def with_options(
         self,
         *,
@@ -144,11 +159,11 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
         """
         before = self._self_options
         wait = 0.0 if delay is None else seconds(delay, f"task {self._self_spec.name}: with_options(delay")
-        _check_options(self._self_spec.name, idempotency_key, correlation_id, wait, at)
+        check_options(self._self_spec.name, idempotency_key, correlation_id, wait, at)
         due = (before.delay, before.at) if delay is None and at is None else (wait, at)
         key = before.idempotency_key if idempotency_key is None else idempotency_key
         options = CallOptions(key, *due, before.correlation_id if correlation_id is None else correlation_id)
-        return Task(self.__wrapped__, self._self_spec, self._self_definition, options)
+        return self.with_call_options(options)
 
 
 def _plain_call(wrapped: Callable[..., Any], instance: Any, args: Any, kwargs: Any) -> Any:  # noqa: ARG001
@@ -292,23 +307,6 @@ def _argument_annotations(function: Callable[..., Any]) -> Any:
         return Any
     hints.pop("return", None)
     return tuple.__class_getitem__(tuple(hints.values())) if hints else Any
-
-
-def _check_options(
-    name: str, key: str | None, correlation_id: str | None, delay: float, at: datetime | None
-) -> None:
-    if key is not None:
-        check_name(f"task {name}: an idempotency key", key)
-    if correlation_id is not None:
-        check_name(f"task {name}: a correlation id", correlation_id)
-    if at is not None and not isinstance(at, datetime):
-        raise ConfigurationError(f"task {name}: at={at!r}; give a datetime with a time zone")
-    if at is not None and at.utcoffset() is None:
-        raise ConfigurationError(
-            f"task {name}: at={at.isoformat()} has no time zone; give one, as in datetime.now(UTC) + timedelta(hours=1)"
-        )
-    if at is not None and delay:
-        raise ConfigurationError(f"task {name}: give delay= or at=, not both")
 
 
 def _task_name(task: Any, of: str) -> str | None:

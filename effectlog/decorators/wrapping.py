@@ -1,20 +1,25 @@
 """The base classes of both decorators: wrapt's wrappers, which bind and introspect as the function would.
 
-wrapt's own types describe one call signature and no subclass; the decorators give their own, so a
-type checker sees plain bases here. Wrapped functions pickle by reference and are their own copies, as functions are.
+wrapt's own types describe one call signature and no subclass; the decorators declare their own, so a type checker
+sees plain bases here. Wrapped functions and their bound forms copy and pickle as undecorated ones do: a function
+is its own copy and pickles by reference, a method as its object and its name.
 """
 
 from __future__ import annotations
 
+import pickle
+import sys
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self
 
 import wrapt
 
 if TYPE_CHECKING:
 
-    class BoundFunctionWrapper:
+    class _BoundWrapper:
         """What a class or instance gets of a wrapped function."""
 
+        __wrapped__: Any
         _self_parent: Any
 
     class _Wrapper:
@@ -23,17 +28,45 @@ if TYPE_CHECKING:
         def __init__(self, wrapped: Any, wrapper: Any) -> None: ...
 
 else:
-    BoundFunctionWrapper = wrapt.BoundFunctionWrapper
+    _BoundWrapper = wrapt.BoundFunctionWrapper
     _Wrapper = wrapt.FunctionWrapper
+
+
+class BoundFunctionWrapper(_BoundWrapper):
+    """A wrapped function as its class or an instance hands it out."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._owner(), self.__wrapped__.__name__)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        bound_to = getattr(self.__wrapped__, "__self__", None)
+        if bound_to is None or isinstance(bound_to, type):
+            return self
+        twin = deepcopy(bound_to, memo)  # Half made still, where the object holds this method.
+        return self._self_parent.__get__(twin, type(twin))
+
+    def _owner(self) -> Any:
+        """The object or class that it is bound to; a static method's is found by its name."""
+        bound_to = getattr(self.__wrapped__, "__self__", None)
+        return by_reference(self.__wrapped__, enclosing=True) if bound_to is None else bound_to
 
 
 class FunctionWrapper(_Wrapper):
     """A function with another way to be called, otherwise itself."""
 
-    def __reduce__(self) -> str:
+    if not TYPE_CHECKING:
+        __bound_function_wrapper__ = BoundFunctionWrapper
+
+    def __reduce__(self) -> Any:
         return str(self.__wrapped__.__qualname__)
 
-    def __reduce_ex__(self, protocol: Any) -> str:
+    def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__reduce__()
 
     def __copy__(self) -> Self:
@@ -41,3 +74,17 @@ class FunctionWrapper(_Wrapper):
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
+
+
+def by_reference(function: Any, *, enclosing: bool = False) -> Any:
+    """What stands at a function's module and name, or what encloses that. Raises PicklingError if nothing does."""
+    path = function.__qualname__.split(".")
+    found: Any = sys.modules.get(function.__module__)
+    try:
+        for part in path[:-1] if enclosing else path:
+            found = getattr(found, part)
+    except AttributeError:
+        raise pickle.PicklingError(
+            f"can't pickle {function.__module__}.{function.__qualname__}: no import finds it by that name"
+        ) from None
+    return found

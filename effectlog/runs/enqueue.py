@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 
     from effectlog.context import RunningAttempt
+    from effectlog.decorators.call_options import CallOptions
     from effectlog.decorators.spec import TaskSpec
-    from effectlog.decorators.task import CallOptions
     from effectlog.engine.engine import Engine
     from effectlog.runs.administration import Administration
 
