@@ -113,6 +113,13 @@ __all__ = [
     "operation_id",
 ]
 
+# Tracebacks, stored errors and stored values name what users import, and not the file in which it is written.
+for _name in __all__:
+    _public = globals().get(_name)
+    if isinstance(_public, type) and _public.__module__ in {"effectlog.errors", "effectlog.model"}:
+        _public.__module__ = __name__
+del _name, _public
+
 
 def __getattr__(name: str) -> Any:
     if name not in _EXECUTING:

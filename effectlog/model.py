@@ -88,7 +88,13 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """An exception as stored: text only, so that reading it can never fail."""
+    """An exception as stored: text only, so that reading it can never fail.
+
+    ``type`` is the public path of its class, such as ``ValueError`` or ``effectlog.EffectConflict``.
+    Three types are no classes, because nothing raised them: ``effectlog.WorkerLost`` (the process or the
+    lease was gone), ``effectlog.Damaged`` (a stored row can't be read) and ``effectlog.UnreadableHere``
+    (this process does not know the class of a recorded value).
+    """
 
     type: str
     message: str
@@ -109,7 +115,10 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class EffectRecord:
-    """One logical operation of a run. ``requests`` counts calls that were or may have been made, and no others."""
+    """One logical operation of a run.
+
+    ``requests`` counts calls that were or may have been made, and no others.
+    """
 
     key: str
     name: str
@@ -128,8 +137,12 @@ class EffectRecord:
     evidence: str | None
 
 
+WORKER_LOST = "effectlog.WorkerLost"
+"""The type of the error of an attempt whose owner is gone: nobody raised it."""
+DAMAGED = "effectlog.Damaged"
+"""The type of the error of a run of which something stored can't be read."""
 UNREADABLE_HERE = "effectlog.UnreadableHere"
-"""The type of the error of an attempt that was given back because its process could not read what is recorded."""
+"""The type of the error of an attempt that its process gave back, because it could not read what is recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog.clock import utc
 from effectlog.errors import DecodingError
-from effectlog.model import AttemptRecord, EffectRecord, ErrorInfo, RunRecord, RunState, RunSummary
+from effectlog.model import DAMAGED, AttemptRecord, EffectRecord, ErrorInfo, RunRecord, RunState, RunSummary
 from effectlog.store.rules.evidence import executing_now
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _head(run: StoredRun | StoredSummary) -> dict[str, Any]:
         "id": row.id,
         "task": row.task,
         "state": row.state,
-        "error": row.error or (None if run.damage is None else ErrorInfo("effectlog.Damaged", run.damage)),
+        "error": row.error or (None if run.damage is None else ErrorInfo(DAMAGED, run.damage)),
         "idempotency_key": run.idempotency_key,
         "correlation_id": run.correlation_id,
         "parent_id": run.parent_id,

@@ -24,7 +24,7 @@ from effectlog.errors import (
     StoreError,
 )
 from effectlog.keys import new_run_id
-from effectlog.model import UNREADABLE_HERE, AttemptOutcome, ErrorInfo, RunState
+from effectlog.model import DAMAGED, UNREADABLE_HERE, WORKER_LOST, AttemptOutcome, ErrorInfo, RunState
 from effectlog.store import commands as c
 from effectlog.store.rows import NewRun
 from effectlog.user_warnings import warn
@@ -166,7 +166,7 @@ def unreadable_arguments(attempt: Attempt, error: DecodingError | TypeError) -> 
 
 def damaged(attempt: Attempt, damage: str) -> c.EndAttempt:
     """End a run of which something can't be read: executed without it, it could send again what is recorded there."""
-    error = ErrorInfo("effectlog.Damaged", storable(damage))
+    error = ErrorInfo(DAMAGED, storable(damage))
     return _after_error(attempt, error, AttemptOutcome.ERROR, give_up=True)
 
 
@@ -178,7 +178,7 @@ def broken(attempt: Attempt, error: Exception) -> c.EndAttempt:
 def crashed_too_often(attempt: Attempt) -> c.EndAttempt:
     """End a run that was taken over by a worker which did not know the task, and so not its limit."""
     crashes = attempt.run.row.crashes
-    error = ErrorInfo("effectlog.WorkerLost", f"worker lost: {crashes} attempt(s) did not end by themselves")
+    error = ErrorInfo(WORKER_LOST, f"worker lost: {crashes} attempt(s) did not end by themselves")
     return _after_error(attempt, error, AttemptOutcome.ERROR, give_up=True)
 
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 from effectlog import telemetry
 from effectlog.engine.queue import is_busy
 from effectlog.errors import StoreClosed, StoreError
-from effectlog.model import AttemptOutcome, ErrorInfo, RunState
+from effectlog.model import WORKER_LOST, AttemptOutcome, ErrorInfo, RunState
 from effectlog.store import commands as c
 from effectlog.store.protocol import RUN_LOCKED, STORE_GONE, TAKES_NO_WRITES
 from effectlog.worker.outcome import dead_letter_run
@@ -172,7 +172,7 @@ async def expire(
     how += why_lapsed(run.owner or "")
     crashes = run.crashes + 1
     error = ErrorInfo(
-        "effectlog.WorkerLost",
+        WORKER_LOST,
         f"worker lost: attempt {run.attempt} did not end by itself ({how}; crash {crashes})",
     )
     task = tasks.get(run.task)

@@ -99,6 +99,13 @@ def test_an_error_survives_pickle_and_copy_with_its_fields(cls: type[BaseExcepti
         assert twin.message == "inner"
 
 
+def test_errors_and_records_name_the_path_that_users_import() -> None:
+    for cls in public():
+        if issubclass(cls, BaseException) or cls.__name__ in vars(effectlog.model):
+            assert cls.__module__ == "effectlog", cls
+    assert pickle.loads(pickle.dumps(effectlog.RunState.HELD)) is effectlog.RunState.HELD
+
+
 def test_except_exception_does_not_catch_a_control_signal() -> None:
     assert not issubclass(effectlog.EffectLogControl, Exception)
     for cls in (effectlog.LeaseLost, effectlog.AttemptOver, effectlog.EffectHeld, effectlog.RunCancelling):

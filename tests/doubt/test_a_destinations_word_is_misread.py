@@ -196,7 +196,7 @@ async def test_changed_arguments_are_found_before_anything_is_sent(
         record = await until(run, "failed", "held", "succeeded")
     assert record.state == "failed"
     assert len(destination.requests()) == 1
-    assert record.error.type == "effectlog.errors.EffectConflict"
+    assert record.error.type == "effectlog.EffectConflict"
     stored = (await log.administration.stored(run.id)).effects[0]
     assert stored.fingerprints["cents"] in record.error.message
     assert "another cents" in record.error.message
