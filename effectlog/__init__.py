@@ -1,6 +1,7 @@
 """Durable tasks and journaled side effects for ordinary Python functions.
 
-What executes runs is loaded when it is first asked for: a module that only declares effects and tasks stays light.
+What executes runs is loaded when it is first asked for: a module that only declares effects and tasks stays
+light.
 """
 
 from importlib import import_module

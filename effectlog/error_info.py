@@ -89,8 +89,8 @@ def declared_failure(
 ) -> EffectFailed:
     """The exception of an effect that failed for good: an ``EffectFailed`` that is also of the declared type.
 
-    Built without calling the declared type's ``__init__`` or ``__new__``, whose arguments nobody has stored. Where
-    Python can't join or build the two, it is a plain ``EffectFailed``.
+    Built without calling the declared type's ``__init__`` or ``__new__``, whose arguments nobody has stored.
+    Where Python can't join or build the two, it is a plain ``EffectFailed``.
     """
     fields = {
         "run_id": run_id,
@@ -112,7 +112,8 @@ def _built(kind: type[EffectFailed], plain: EffectFailed) -> EffectFailed:
     if issubclass(kind, BaseExceptionGroup):
         group: EffectFailed = BaseExceptionGroup.__new__(kind, plain.message, [plain])
         return group
-    # The interpreter's own types take any arguments; which of them may make this one follows from its memory layout.
+    # The interpreter's own types take any arguments; which of them may make this one follows from its memory
+    # layout.
     for own in kind.__mro__:
         if own.__module__ == "builtins":
             with contextlib.suppress(TypeError):
@@ -133,7 +134,10 @@ def _declared_type(name: str, declared: tuple[type[BaseException], ...]) -> type
 
 
 def _imported_type(name: str) -> type[BaseException] | None:
-    """The exception class of this name, if its module is imported; nothing is imported for it, or asked to be."""
+    """The exception class of this name, if its module is imported.
+
+    Nothing is imported for it, or asked to be.
+    """
     module, _, found = name.rpartition(".")
     kind = vars(sys.modules[module]).get(found) if module in sys.modules else None
     return kind if isinstance(kind, type) and issubclass(kind, BaseException) else None

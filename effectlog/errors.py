@@ -89,8 +89,8 @@ class StoreClosed(StoreError):
 class EncodingError(EffectLogError):
     """A value can't be stored. Fields: ``path`` inside the value, ``type_name``.
 
-    ``effect_key``: the effect that has happened and whose result it is. No attempt can change that, so an uncaught
-    one ends the run; ``resolve`` may supply the value, and ``retry`` then goes on with it.
+    ``effect_key``: the effect that has happened and whose result it is. No attempt can change that, so an
+    uncaught one ends the run; ``resolve`` may supply the value, and ``retry`` then goes on with it.
     """
 
     path: str
@@ -112,8 +112,8 @@ class DecodingError(EffectLogError):
 class IdempotencyConflict(EffectLogError):
     """The idempotency key already belongs to a run with other arguments.
 
-    Fields: ``scope``, ``idempotency_key``, ``parameters`` (those that differ), ``run_id``. ``created``: the ids of
-    runs that the same call of ``enqueue_many`` has stored all the same.
+    Fields: ``scope``, ``idempotency_key``, ``parameters`` (those that differ), ``run_id``. ``created``: the
+    ids of runs that the same call of ``enqueue_many`` has stored all the same.
     """
 
     scope: str
@@ -149,7 +149,7 @@ class EffectFailed(EffectLogError):
 
 
 class NotInAttempt(EffectLogError):
-    """``operation_id()`` or ``current_attempt()`` was called where there is none."""
+    """``operation_id()`` or ``current_attempt()`` was called outside an effect or attempt."""
 
 
 class NotInDoubt(EffectLogError):

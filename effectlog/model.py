@@ -142,7 +142,8 @@ WORKER_LOST = "effectlog.WorkerLost"
 DAMAGED = "effectlog.Damaged"
 """The type of the error of a run of which something stored can't be read."""
 UNREADABLE_HERE = "effectlog.UnreadableHere"
-"""The type of the error of an attempt that its process gave back, because it could not read what is recorded."""
+"""The type of the error of an attempt that its process gave back, because it could not read what is recorded.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,14 @@ class Retry:
         max_attempts: the ``error`` or timeout that ends it; ``1`` means never again, so that an
             interrupted run fails instead of being taken over.
         max_crashes: the crash (lease lapsed, process died) that ends a run; crashes are counted apart.
-        delay: seconds before the first retry after an error, which takes place behind the runs that are due by
+        delay: seconds before the first retry after an error, which takes place behind the runs that are due
+            by
             then, also with ``0``. Crashes are retried at once.
         backoff: each further delay is this many times the one before.
         max_delay: no delay is longer than this many seconds, jitter apart, and what an error asks for by
             ``retry_after`` or its answer's ``Retry-After``: the next try never comes sooner than that.
         jitter: each delay is lengthened by up to this share of itself, so that retries spread.
         give_up_on: exception types (matched by ``isinstance``) after which trying again is pointless.
-
     """
 
     max_attempts: int = 3
@@ -62,15 +62,19 @@ class Retry:
         raise ConfigurationError(f"{what}: retry={given!r}; give a Retry, as in Retry(max_attempts=5)")
 
     def delay_after(self, errors: int, at_least: float = 0.0) -> float:
-        """Seconds to wait after the ``errors``-th error; at least the declared delay and ``at_least``, never less."""
+        """Seconds to wait after the ``errors``-th error.
+
+        At least the declared delay and ``at_least``, never less.
+        """
         try:
             base = min(self.delay * self.backoff ** (errors - 1), self.max_delay)
         except OverflowError:
             base = self.max_delay
-        return min(max(base, at_least) * (1.0 + self.jitter * random.random()), CENTURY)  # noqa: S311 - spreads load, guards nothing
+        spread = 1.0 + self.jitter * random.random()  # noqa: S311 - no secret
+        return min(max(base, at_least) * spread, CENTURY)
 
     def longest_wait(self) -> float:
-        """Seconds of delay before the last try, if every try before it fails and every delay is at its longest."""
+        """Seconds of delay before the last try, if every earlier try fails and all delays are at their longest."""
         retries = self.max_attempts - 1
         delay, total = self.delay, 0.0
         if self.backoff <= 1.0 or delay <= 0.0:

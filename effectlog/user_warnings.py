@@ -1,7 +1,7 @@
-"""What is told to nobody's call in particular: by the log, and as warnings given away from the caller's own frames.
+"""Warnings that belong to no call in particular: logged, and raised away from the caller's own frames.
 
-The invariants: telling of something never fails, whatever the user's logging and warning filters are made of, and
-nothing from outside that it tells of (a destination's error, a key, a name) can steer a terminal or forge a line.
+The invariants: a warning never fails, whatever the user's logging and warning filters are made of, and nothing
+from outside in it (a destination's error, a key, a name) can steer a terminal or forge a line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _formatter = logging.Formatter()
 
 
 def _handle(record: logging.LogRecord) -> None:
-    """Hand a record on; what a filter or handler of the user's raises must not end a heartbeat, or an attempt."""
+    """Hand a record on; what a user's filter or handler raises must not end a heartbeat, or an attempt."""
     try:
         _make_printable(record)
         logging.Logger.handle(logger, record)
@@ -46,7 +46,7 @@ def _make_printable(record: logging.LogRecord) -> None:
 
 
 # Every module of ours gets this logger by its name, so all of them are covered here.
-logger.handle = _handle  # type: ignore[method-assign]  # a logger's class can't be chosen once somebody has asked for it
+logger.handle = _handle  # type: ignore[method-assign]  # its class can't be chosen any more
 
 _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 

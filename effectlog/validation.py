@@ -1,6 +1,7 @@
 """Values that callers give, refused where they are given: seconds, numbers, sizes, and types of exceptions.
 
-Leaf module, pure. The invariant: what passes here can be added to a clock, stored, and compared by every store.
+Leaf module, pure. The invariant: what passes here can be added to a clock, stored, and compared by every
+store.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ MOST = 2**31 - 1
 def seconds(given: Any, what: str, *, positive: bool = False, more: str = "") -> float:
     """The given number of seconds, or timedelta, as seconds.
 
-    ``what`` names it as the caller wrote it, as in ``"purge(older_than"``. Raises ConfigurationError for what is no
-    number, negative, not a number, or more than a century; with ``positive`` for 0 too. ``more`` ends the advice.
+    ``what`` names it as the caller wrote it, as in ``"purge(older_than"``. Raises ConfigurationError for what
+    is no number, negative, not a number, or more than a century; with ``positive`` for 0 too. ``more`` ends
+    the advice.
     """
     number = given.total_seconds() if isinstance(given, timedelta) else given
     if isinstance(number, int | float) and not isinstance(number, bool):
@@ -35,19 +37,19 @@ def seconds(given: Any, what: str, *, positive: bool = False, more: str = "") ->
 
 
 def fitting(data: bytes, most: int, what: str, *, path: str, value: Any) -> bytes:
-    """The encoded value itself; EncodingError, beginning with ``what``, where it takes more than ``most`` bytes."""
+    """Return the encoded value; raise EncodingError, beginning with ``what``, above ``most`` bytes."""
     if len(data) <= most:
         return data
     raise EncodingError(
-        f"{what} {len(data)} bytes and {most} are allowed; store it elsewhere and use its address instead, or raise "
-        f"EffectLog(max_value_bytes=)",
+        f"{what} {len(data)} bytes and {most} are allowed; store it elsewhere and use its address instead, "
+        "or raise EffectLog(max_value_bytes=)",
         path=path,
         type_name=type(value).__qualname__,
     )
 
 
 def whole(given: Any, what: str, *, least: int = 0) -> int:
-    """The given whole number; ConfigurationError for anything else, below ``least``, or more than a store can count."""
+    """Return the number; raise ConfigurationError unless it is whole, from ``least`` to what a store can count."""
     if isinstance(given, int) and not isinstance(given, bool) and least <= given <= MOST:
         return given
     raise ConfigurationError(f"{what}={given!r}): give a whole number from {least} on")
@@ -59,7 +61,8 @@ def error_types(given: Any, what: str) -> tuple[type[BaseException], ...]:
     for kind in types:
         if not isinstance(kind, type) or BaseException not in kind.__mro__:
             raise ConfigurationError(
-                f"{what}: {kind!r} is no exception type; give a class such as ValueError, or a tuple of classes"
+                f"{what}: {kind!r} is no exception type; give a class such as ValueError, or a tuple of "
+                "classes"
             )
     return types
 
@@ -77,7 +80,7 @@ LONGEST_NAME = 512
 
 
 def check_name(what: str, text: object) -> str:
-    """The text itself; raises ConfigurationError, beginning with ``what``, for one that no store can keep as it is."""
+    """Return the text; raise ConfigurationError, beginning with ``what``, if no store can keep it."""
     if not isinstance(text, str) or not 0 < len(text) <= LONGEST_NAME:
         raise ConfigurationError(f"{what} is a text of 1 to {LONGEST_NAME} characters, not {text!r}")
     if not is_storable(text):

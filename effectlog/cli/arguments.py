@@ -17,7 +17,10 @@ from effectlog.errors import DecodingError
 
 
 def json_value(text: str, name: str) -> Any:
-    """The value that a JSON text stands for; anything else is a usage error that shows where it breaks off."""
+    """The value that a JSON text stands for.
+
+    Anything else is a usage error that shows where it breaks off.
+    """
     try:
         return json.loads(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What ``retry`` and ``cancel`` share: the runs that were named, or chosen by a filter, one action for each."""
+"""What ``retry`` and ``cancel`` share: one action for each run that was named or chosen by a filter."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def apply_to_runs(
 
 
 async def _to_named(action: Action, run_ids: tuple[str, ...], *, force: bool, store: str) -> None:
-    """Every named run is tried; those that were refused are told together, as one failure."""
+    """Try every named run; report those that were refused together, as one failure."""
     refused: list[str] = []
     async with open_log(store) as log:
         for run_id in dict.fromkeys(run_ids):

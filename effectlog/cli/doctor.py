@@ -1,4 +1,7 @@
-"""``doctor``: reads the facts about store, workers and runs, has them judged, and shows them. Writes nothing."""
+"""``doctor``: reads the facts about store, workers and runs, has them judged, and shows them.
+
+Writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ async def examine(log: Administration) -> Health:
 
 
 async def _unreadable(log: Administration) -> tuple[RunSummary, ...]:
-    """Of the newest pending runs, those that were given back more than once for what their process does not know."""
+    """The newest pending runs that were given back more than once for what their process does not know."""
     found = await log.find(RunFilter(RunState.PENDING, limit=_NEWEST))
     unreadable = [one for one in found if one.row.error and one.row.error.type == UNREADABLE_HERE]
     return tuple(run_summary(one) for one in unreadable if one.attempts > 1)

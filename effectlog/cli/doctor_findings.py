@@ -1,7 +1,7 @@
 """Which of doctor's facts need a person. Pure.
 
 The one invariant: whatever is a problem says what to do about it, and what the workers will deal with by
-themselves is none.
+themselves is not one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def _held(found: Health) -> str:
     count = found.states.get(RunState.HELD, 0)
     if not count:
         return ""
-    return f"{counted(count, 'run')} held for a decision: 'effectlog show {shell_word(found.held[0])}' says which"
+    show = f"effectlog show {shell_word(found.held[0])}"
+    return f"{counted(count, 'run')} held for a decision: '{show}' says which"
 
 
 def _unreadable(found: Health) -> str:
@@ -46,13 +47,13 @@ def _unreadable(found: Health) -> str:
     run = found.unreadable[0]
     message = run.error.message if run.error else ""
     return (
-        f"{counted(len(found.unreadable), 'pending run')} can't go on in any worker that tried, such as {run.id} of "
-        f"{run.task}: {message}"
+        f"{counted(len(found.unreadable), 'pending run')} can't go on in any worker that tried, such as "
+        f"{run.id} of {run.task}: {message}"
     )
 
 
 def _doubt(found: Health, now: float) -> str:
-    """A doubt that no attempt answers, such as one of a run that has ended; held ones are told apart."""
+    """A doubt that no attempt answers, such as one of a run that has ended; held runs have a line of their own."""
     if found.oldest_doubt_at is None or found.states.get(RunState.HELD):
         return ""
     age = now - found.oldest_doubt_at.timestamp()
@@ -83,7 +84,8 @@ def _pending(row: PendingFacts, found: Health, now: float) -> str:
         return f"{what}, which no live worker knows: start one that imports it, or give the renamed task aliases="
     if not _late(row, now) or row.executing or _full(found):
         return ""  # A queue before busy workers, or before a task's own limit, gets shorter by itself.
-    return f"{what} due for {span(now - row.due_at.timestamp())}, and nobody executes any, though a worker knows it"
+    late = span(now - row.due_at.timestamp())
+    return f"{what} due for {late}, and nobody executes any, though a worker knows it"
 
 
 def _worker(worker: WorkerFacts, found: Health, now: float) -> str:
@@ -94,13 +96,15 @@ def _worker(worker: WorkerFacts, found: Health, now: float) -> str:
         return _silent(worker, found, -ahead)
     if worker.cut_off:
         return (
-            f"worker {worker.name} (pid {worker.pid} on {worker.host}) has no session with the server, so it claims "
-            f"no run and starts no effect: its log says why; free a connection for it (max_connections, its role's limit)"
+            f"worker {worker.name} (pid {worker.pid} on {worker.host}) has no session with the server, so it "
+            "claims no run and starts no effect: its log says why; free a connection for it "
+            "(max_connections, its role's limit)"
         )
     waiting = any(row.task in worker.tasks and _late(row, now) for row in found.pending)
     looked = worker.claimed_at
     if waiting and not _full(found) and (looked is None or now - looked.timestamp() > _LATE):
-        return f"worker {worker.name} (pid {worker.pid} on {worker.host}) is alive but does not claim: restart it"
+        who = f"worker {worker.name} (pid {worker.pid} on {worker.host})"
+        return f"{who} is alive but does not claim: restart it"
     return ""
 
 
@@ -110,9 +114,9 @@ def _silent(worker: WorkerFacts, found: Health, seconds: float) -> str:
     if found.working and not missed:
         return ""
     return (
-        f"worker {worker.name} (pid {worker.pid} on {worker.host}) gave its last sign of life {span(max(0.0, seconds))} "
-        f"ago, and its process was not seen to end: it is stopped (SIGSTOP, a debugger, a paused machine) or its loop is "
-        f"blocked; let it go on, or kill it and start another"
+        f"worker {worker.name} (pid {worker.pid} on {worker.host}) gave its last sign of life "
+        f"{span(max(0.0, seconds))} ago, and its process was not seen to end: it is stopped (SIGSTOP, a "
+        "debugger, a paused machine) or its loop is blocked; let it go on, or kill it and start another"
     )
 
 

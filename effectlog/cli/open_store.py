@@ -55,5 +55,6 @@ def check(store: str, *, create: bool) -> None:
         raise ConfigurationError("a store in memory is gone with its process; give a file or a database")
     if path is not None and not create and not Path(path).exists():
         raise StoreRefused(
-            f"there is no store at {Path(path).absolute()}; a worker, an enqueue or 'effectlog migrate' makes one"
+            f"there is no store at {Path(path).absolute()}; a worker, an enqueue or 'effectlog migrate' "
+            "makes one"
         )

@@ -1,4 +1,4 @@
-"""The one way to the terminal: whatever a command says passes here, and nothing in it can steer the terminal."""
+"""The one way to the terminal: what a command says passes here, and nothing in it can steer the terminal."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _COLUMNS = (
 @click.command()
 @filter_options
 @click.option(
-    "--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="At most so many."
+    "--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="At most N runs."
 )
 @click.option("--before", metavar="RUN", help="Only runs made before this one: the next page.")
 @json_option

@@ -212,7 +212,7 @@ NOT_SENT_STRIPE: Final = _group(
 
 CARD_DECLINED_STRIPE: Final = _group(
     "CARD_DECLINED_STRIPE",
-    "For ``final=``: the card was declined. Asking again with the same key gives the same answer.",
+    "For ``final=``: the card was declined. Asking again with the same key returns the same answer.",
     "stripe.CardError",
 )
 

@@ -1,6 +1,6 @@
 """Which header carries the key of the effect that the running code belongs to.
 
-Invariant: outside an effect there is none, and the client helpers then change nothing.
+Invariant: outside an effect there is no key, and the client helpers then change nothing.
 """
 
 from __future__ import annotations

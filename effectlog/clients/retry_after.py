@@ -1,8 +1,8 @@
 """When a destination wants to be asked again: what an error, or the answer that it carries, says about that.
 
 An error says it by an attribute ``retry_after`` (seconds, a timedelta or a date), an answer by its header
-``Retry-After``, read off the exceptions of httpx, requests, aiohttp, stripe, botocore and whatever is made like them.
-The engine asks after every failed request and attempt; the next try comes no sooner.
+``Retry-After``, read off the exceptions of httpx, requests, aiohttp, stripe, botocore and whatever is made
+like them. The engine asks after every failed request and attempt; the next try comes no sooner.
 
 Invariant: nothing here raises or reads from the network, and what can't be read asks for nothing.
 """
@@ -25,7 +25,7 @@ _CHAIN = 8
 
 
 def pause_asked_by(error: BaseException) -> float:
-    """Seconds for which the error, a member of its group, or what it was raised from asks not to be tried again.
+    """Seconds before another try that the error, a member of its group, or its cause asks for.
 
     0 where none of them asks for anything; the longest where several do.
     """
@@ -43,7 +43,7 @@ def _parts(error: BaseException | None, depth: int) -> Iterator[BaseException]:
 
 
 def _asked_by(error: BaseException) -> float:
-    from effectlog.destinations.answers import headers_of  # noqa: PLC0415 - the catalogue is large, and few errors come
+    from effectlog.destinations.answers import headers_of  # noqa: PLC0415 - large, and few need it
 
     with suppress(Exception):  # A property of a client's exception may do anything.
         own = _seconds(getattr(error, "retry_after", None), time.time())

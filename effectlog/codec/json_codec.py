@@ -30,7 +30,7 @@ _canonical = Tagger(canonical=True)
 class Codec(Protocol):
     """How a log turns arguments and results into bytes. Pass one's own as ``EffectLog(codec=...)``.
 
-    ``decode(encode(value))`` must give an equal value of the same types, in any process that runs the
+    ``decode(encode(value))`` must return an equal value of the same types, in any process that runs the
     same code, and rows written by earlier releases of the codec must stay readable.
     """
 
@@ -89,7 +89,7 @@ def fingerprint(value: object, *, root: str = "value") -> str:
     ``True`` and ``"1"`` differ). Raises ``EncodingError`` for what has no stable form.
     """
     try:
-        # The first two give what the walk would come to, in a quarter of the time.
+        # The first two return what the walk would, in a quarter of the time.
         if type(value) is str and value.isascii():
             canonical = encode_basestring_ascii(value)
         elif type(value) is int and SMALLEST <= value <= LARGEST:

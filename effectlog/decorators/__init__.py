@@ -1,1 +1,1 @@
-"""``@effect`` and ``@durable_task``: what is declared, checked at decoration, and kept for whoever executes it."""
+"""``@effect`` and ``@durable_task``: what is declared, checked at decoration, and kept for its executor."""

@@ -1,7 +1,8 @@
 """Which function a stored name means: where it was defined, and whether anybody still holds it.
 
-A stored name finds one function. Two that share it would be executed for each other, so the second is refused, unless
-it is the same one again: reloaded, run again in a notebook, or imported beside the script that it stands in.
+A stored name finds one function. Two that share it would be executed for each other, so the second is
+refused, unless it is the same one again: reloaded, run again in a notebook, or imported beside the script
+that it stands in.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Known:
         return self._definition() is not None
 
     def may_be_replaced(self, new: Definition) -> bool:
-        """``new`` is the same function once more: reloaded, run again, imported beside the script it stands in."""
+        """Whether ``new`` is the same function again: reloaded, run again, or imported beside its script."""
         old = self._definition()
         return self.where.is_same(new.where) and (
             old is None or old is new or (new.where.is_global and old.code is not new.code)
@@ -85,11 +86,11 @@ class Known:
         """The error for a name that means two functions."""
         if not self.where.is_same(new.where):
             return ConfigurationError(
-                f"two functions are named {stored!r} as {kind}, {self.where} and {new.where}; give one of them another "
-                f"name="
+                f"two functions are named {stored!r} as {kind}, {self.where} and {new.where}; give one of "
+                "them another name="
             )
         return ConfigurationError(
-            f"two functions are named {stored!r} as {kind}, both made at {new.where} and both in use, so one would be "
-            f"executed for the other; give each another name=, and functools.wraps to a decorator that returns a "
-            f"function of its own"
+            f"two functions are named {stored!r} as {kind}, both made at {new.where} and both in use, so one "
+            "would be executed for the other; give each another name=, and functools.wraps to a decorator "
+            "that returns a function of its own"
         )

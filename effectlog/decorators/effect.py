@@ -62,8 +62,8 @@ def effect(
     A second effect is ruled out where the destination deduplicates by the operation id (within its send
     horizon), where the policy holds, and where a look-up finds the first one. One window stays open without
     such a key: a process that was paused inside the call, lost its run, and wakes after somebody has
-    decided ``NotApplied()`` still sends. A look-up never decides that while such an owner may be alive (the run is
-    held); a person is told so before deciding.
+    decided ``NotApplied()`` still sends. A look-up never decides that while such an owner may be alive (the
+    run is held); a person is told so before deciding.
 
     Args:
         key: names one operation within its run: a ``str.format`` template over the parameters, defaults
@@ -72,30 +72,30 @@ def effect(
         destination: the contract of the system it talks to, which the engine enforces: an object of
             ``effectlog.destinations`` or of your own, or the name of a built-in one such as ``"stripe/v1"``.
         in_doubt: what a later request does about an earlier one without an outcome: ``"resend"``,
-            ``"hold"``, or a look-up function with the effect's parameters (a method's ``self`` or ``cls`` too, if
-            it takes it).
+            ``"hold"``, or a look-up function with the effect's parameters (a method's ``self`` or ``cls``
+            too, if it takes it).
         lookup_budget: seconds for which a look-up may not know before the run is held.
         retry: how the request is tried again inside the attempt.
-        timeout: seconds a request may take, as for tasks. An async one is cancelled then, and whether it happened is
+        timeout: seconds a request may take, as for tasks. An async one is cancelled then, and whether it
+            happened is
             unknown; a sync one can only be reported.
         not_applied: exceptions which prove that this request did nothing.
         final: exceptions which say that the operation failed for good.
         ignore: parameters that may differ between calls of one key; they are not fingerprinted.
         transactional: the function only writes to the store's own database, on ``current_transaction()``; its
-            writes commit together with its completed record, so a crash leaves both or neither and nothing is ever
-            in doubt. Async functions on PostgreSQL, sync ones on SQLite (where nobody else writes meanwhile). Excludes
-            ``destination``, ``in_doubt`` and ``not_applied``.
+            writes commit together with its completed record, so a crash leaves both or neither and nothing is
+            ever in doubt. Async functions on PostgreSQL, sync ones on SQLite (where nobody else writes
+            meanwhile). Excludes ``destination``, ``in_doubt`` and ``not_applied``.
 
     Raises:
         ConfigurationError: at decoration, for what can't work; KeyTemplateError for the key.
         TypeError: at decoration, for a generator function.
-
     """
     contract = _contract(destination)
     if transactional and (destination is not None or in_doubt is not None or not_applied != ()):
         raise ConfigurationError(
-            f"@effect({key!r}, transactional=True) excludes destination=, in_doubt= and not_applied=: what it does is "
-            f"rolled back with its record, so there is never a doubt to answer"
+            f"@effect({key!r}, transactional=True) excludes destination=, in_doubt= and not_applied=: what "
+            "it does is rolled back with its record, so there is never a doubt to answer"
         )
 
     def decorate(function: F) -> F:
@@ -201,8 +201,9 @@ class _Caller:
     def _warn_unjournaled(self) -> None:
         self._warned = True
         warnings.warn(
-            f"effect {self.spec.name} was called outside any attempt while this process executes one: it ran, and "
-            f"nothing is recorded. In a thread pool of your own, submit current_attempt().bind(function)",
+            f"effect {self.spec.name} was called outside any attempt while this process executes one: it "
+            "ran, and nothing is recorded. In a thread pool of your own, submit "
+            "current_attempt().bind(function)",
             EffectLogWarning,
             stacklevel=users_level(),
         )
@@ -221,8 +222,8 @@ def _contract(destination: Destination | str | None) -> Destination | None:
         if destination is None or hasattr(destination, "deduplicates"):
             return destination
         raise ConfigurationError(
-            f"destination={destination!r} is no contract; give a Destination, or the name of a built-in one such as "
-            f"'stripe/v1'"
+            f"destination={destination!r} is no contract; give a Destination, or the name of a built-in one "
+            "such as 'stripe/v1'"
         )
     from effectlog.destinations import by_name  # noqa: PLC0415 - the catalogue is large, and few name it
 
@@ -233,9 +234,9 @@ def _policy(function: Any, in_doubt: Any, destination: Destination | None) -> Po
     if in_doubt is None:
         if destination is not None and not destination.deduplicates:
             raise ConfigurationError(
-                f"effect {qualified_name(function)}: {destination.name} ignores idempotency keys, so a resend may be "
-                f"a second effect; say in_doubt='hold', a look-up function, or in_doubt='resend' if a duplicate "
-                f"is acceptable"
+                f"effect {qualified_name(function)}: {destination.name} ignores idempotency keys, so a "
+                "resend may be a second effect; say in_doubt='hold', a look-up function, or "
+                "in_doubt='resend' if a duplicate is acceptable"
             )
         return Policy.RESEND
     if callable(in_doubt):
@@ -243,7 +244,8 @@ def _policy(function: Any, in_doubt: Any, destination: Destination | None) -> Po
     if in_doubt in (Policy.RESEND.value, Policy.HOLD.value):
         return Policy(in_doubt)
     raise ConfigurationError(
-        f"effect {qualified_name(function)}: in_doubt={in_doubt!r} is not 'resend', 'hold' or a look-up function"
+        f"effect {qualified_name(function)}: in_doubt={in_doubt!r} is not 'resend', 'hold' or a look-up "
+        "function"
     )
 
 

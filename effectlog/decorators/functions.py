@@ -20,7 +20,7 @@ def plain(function: Any) -> Any:
 
 
 def is_async(function: Any) -> bool:
-    """Whether calling it gives a coroutine: also for partials and objects with an async ``__call__``."""
+    """Whether calling it returns a coroutine: also for partials and objects with an async ``__call__``."""
     function = plain(function)
     while isinstance(function, functools.partial):
         function = function.func
@@ -34,8 +34,8 @@ def refuse_generator(function: Any, decorator: str) -> None:
     function = plain(function)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise TypeError(
-            f"{decorator} can't decorate the generator function {qualified_name(function)}: its values could not be "
-            f"recorded as one result; collect them and return a list"
+            f"{decorator} can't decorate the generator function {qualified_name(function)}: its values could "
+            "not be recorded as one result; collect them and return a list"
         )
 
 
@@ -65,12 +65,12 @@ def _script_module() -> str:
 
 
 def refuse_subclass(method: Any) -> None:
-    """Raise ConfigurationError for an inherited class method: only its name is stored, and a run would get the base."""
+    """Raise ConfigurationError for an inherited class method: only the base class's name would be stored."""
     owner = getattr(method, "__self__", None)
     declared_in = method.__qualname__.rpartition(".")[0]
     if isinstance(owner, type) and owner.__qualname__ != declared_in:
         raise ConfigurationError(
-            f"{owner.__qualname__}.{method.__name__} is inherited: a run is stored by the task's name alone and would be "
-            f"executed on {declared_in}; declare the task in {owner.__qualname__}, or make it a static method that takes "
-            f"what differs"
+            f"{owner.__qualname__}.{method.__name__} is inherited: a run is stored by the task's name alone "
+            f"and would be executed on {declared_in}; declare the task in {owner.__qualname__}, or make it a "
+            "static method that takes what differs"
         )

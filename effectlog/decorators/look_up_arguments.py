@@ -1,4 +1,4 @@
-"""How a look-up is called: with the effect's parameters, in a form that is chosen when the effect is declared.
+"""How a look-up is called: with the effect's parameters, in a form chosen when the effect is declared.
 
 Holds that choice and nothing about what an answer means. The invariant: a look-up that can't be called with
 what its effect is called with is refused at decoration, and not found out when there is a doubt to answer.
@@ -24,7 +24,7 @@ _POSITIONAL = (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
 
 
 class LookUpArguments:
-    """The arguments that a look-up gets for a call of its effect: defaults applied, in the form that it takes.
+    """The arguments of a look-up for a call of its effect: defaults applied, in the form that it takes.
 
     By position where no names are swapped, else by name; with ``self`` or ``cls`` where the look-up takes it.
     Raises ConfigurationError where no form fits.
@@ -57,8 +57,8 @@ class LookUpArguments:
         names = ", ".join(p.name for p in self._own) or "none"
         method = f" (and, if it takes it, {self._first!r} as the first)" if self._first else ""
         raise ConfigurationError(
-            f"effect {effect}: its look-up {getattr(look_up, '__qualname__', look_up)}{signature} can't be called "
-            f"with the effect's parameters, which are: {names}{method}; give it the same ones"
+            f"effect {effect}: its look-up {getattr(look_up, '__qualname__', look_up)}{signature} can't be "
+            f"called with the effect's parameters, which are: {names}{method}; give it the same ones"
         )
 
     def _form(self, instance: Any, values: Mapping[str, Any], by_name: bool, with_first: bool) -> Arguments:

@@ -1,4 +1,4 @@
-"""The tasks and effects that this process declares, by every name under which something of theirs may be stored."""
+"""The tasks and effects that this process declares, by every name that a row may hold."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _problem(effect: EffectSpec, retry: Retry | None, who: str) -> str | None:
     if longest <= horizon.total_seconds():
         return None
     return (
-        f"{who} may retry for {timedelta(seconds=round(longest))}, and {destination.name} is sent the key of a first "
-        f"request for {horizon} only (retention less margin): effect {effect.name}, if it is in doubt "
-        f"then, will be held. Retry sooner or less often, or give the effect a look-up (in_doubt=)"
+        f"{who} may retry for {timedelta(seconds=round(longest))}, and {destination.name} is sent the key of "
+        f"a first request for {horizon} only (retention less margin): effect {effect.name}, if it is in "
+        "doubt then, will be held. Retry sooner or less often, or give the effect a look-up (in_doubt=)"
     )

@@ -21,8 +21,8 @@ def check_subscriber(spec: TaskSpec) -> None:
     key = spec.concurrency_key
     if key is not None and (spec.concurrency_template is None or key.fields - {parameter}):
         raise ConfigurationError(
-            f"task {spec.name} is subscribed to an event, so its concurrency_key= is a template over its payload "
-            f"{{{parameter}}} alone: whoever emits may know nothing else of it"
+            f"task {spec.name} is subscribed to an event, so its concurrency_key= is a template over its "
+            f"payload {{{parameter}}} alone: whoever emits may know nothing else of it"
         )
 
 
@@ -32,14 +32,14 @@ def payload_parameter(spec: TaskSpec) -> str:
     names = list(spec.signature.parameters)
     if not names or len(required) > 1:
         raise ConfigurationError(
-            f"task {spec.name} is subscribed to an event, so it takes the payload as its one required parameter; its "
-            f"signature is {spec.signature}"
+            f"task {spec.name} is subscribed to an event, so it takes the payload as its one required "
+            f"parameter; its signature is {spec.signature}"
         )
     return required[0] if required else names[0]
 
 
 def once_each(subscriptions: Sequence[Subscription]) -> Sequence[Subscription]:
-    """An event's subscribers without those that are subscribed under a newer name too: code of before may still open."""
+    """An event's subscribers, without those that a newer name subscribes as well: old code may still open."""
     renamed = {alias for subscription in subscriptions for alias in subscription.aliases}
     # Two that claim each other's name are a mistake, but no reason to lose the event.
     return [

@@ -144,7 +144,9 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
         at: datetime | None = None,
         correlation_id: str | None = None,
     ) -> Task[P, R, Call_co]:
-        """A copy of the task with options for the call that is made with it; those set before stay unless given anew.
+        """A copy of the task with options for the call that is made with it.
+
+        Those set before stay unless given anew.
 
         Args:
             idempotency_key: one run per key, however often it is enqueued, until that run is purged.
@@ -155,7 +157,6 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
         Raises:
             ConfigurationError: for a negative delay, a datetime without a zone, both at once, or a key or
                 correlation id that is empty, too long, or holds a NUL or a lone surrogate.
-
         """
         before = self._self_options
         wait = 0.0 if delay is None else seconds(delay, f"task {self._self_spec.name}: with_options(delay")
@@ -195,7 +196,8 @@ def durable_task(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 
         aliases: further stored names whose runs this function executes.
         on: the event, or events, for each emit of which one run is made.
         retry: how often and how fast an attempt that raised is followed by another.
-        timeout: seconds an attempt may take; async code is cancelled then, sync code is reported. Time for which the
+        timeout: seconds an attempt may take; async code is cancelled then, sync code is reported. Time for
+            which the
             whole process was stopped (a signal, a suspended host) does not count.
         concurrency: how many runs of this task are executed at a time, over all workers.
         concurrency_key: a template over the parameters; one run at a time for each key.
@@ -204,7 +206,6 @@ def durable_task(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 
     Raises:
         ConfigurationError: for what can't work, or if another function has this name.
         TypeError: for a generator function.
-
     """
     if function is not None:
         return _declare(function)
@@ -336,7 +337,8 @@ def spec_of(task: Any) -> TaskSpec:
         refuse_subclass(task)
         return found.spec
     raise ConfigurationError(
-        f"{getattr(found, '__qualname__', found)!r} is not a durable task; decorate the function with @durable_task"
+        f"{getattr(found, '__qualname__', found)!r} is not a durable task; decorate the function with "
+        "@durable_task"
     )
 
 

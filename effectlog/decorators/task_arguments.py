@@ -40,8 +40,8 @@ def _check(task: TaskSpec, name: str, value: Any, codec: Codec) -> None:
         codec.encode(value)
     except EncodingError as error:
         raise EncodingError(
-            f"argument {name!r} of task {task.name} can't be stored: {error}. Pass what identifies it (an id, a "
-            f"URL) and build the object inside the task",
+            f"argument {name!r} of task {task.name} can't be stored: {error}. Pass what identifies it (an "
+            "id, a URL) and build the object inside the task",
             path=name,
             type_name=type(value).__qualname__,
         ) from error
@@ -55,7 +55,9 @@ def argument_fingerprints(task: TaskSpec, arguments: Mapping[str, Any]) -> dict[
 def differing_parameters(
     task: TaskSpec, stored: Mapping[str, str], given: Mapping[str, str], run_id: str, seals: Seals
 ) -> list[str]:
-    """The parameters that differ between a run's stored call and a new one; an absent one counts as its default.
+    """The parameters that differ between a run's stored call and a new one.
+
+    An absent one counts as its default.
 
     Raises OtherSecretError if that can't be told.
     """
@@ -99,6 +101,6 @@ def _check_fit(task: TaskSpec, values: dict[str, Any]) -> None:
         parts = [f"has no parameter {name!r} any more" for name in unknown]
         parts += [f"needs a parameter {name!r} that the run doesn't have" for name in missing]
         raise TypeError(
-            f"the stored arguments no longer fit task {task.name}{task.signature}: it {' and '.join(parts)}. Give new "
-            f"parameters a default, keep old ones, then 'effectlog retry' the run"
+            f"the stored arguments no longer fit task {task.name}{task.signature}: it {' and '.join(parts)}. "
+            "Give new parameters a default, keep old ones, then 'effectlog retry' the run"
         )

@@ -1,8 +1,8 @@
 """The base classes of both decorators: wrapt's wrappers, which bind and introspect as the function would.
 
-wrapt's own types describe one call signature and no subclass; the decorators declare their own, so a type checker
-sees plain bases here. Wrapped functions and their bound forms copy and pickle as undecorated ones do: a function
-is its own copy and pickles by reference, a method as its object and its name.
+wrapt's own types describe one call signature and no subclass; the decorators declare their own, so a type
+checker sees plain bases here. Wrapped functions and their bound forms copy and pickle as undecorated ones do:
+a function is its own copy and pickles by reference, a method as its object and its name.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class FunctionWrapper(_Wrapper):
 
 
 def by_reference(function: Any, *, enclosing: bool = False) -> Any:
-    """What stands at a function's module and name, or what encloses that. Raises PicklingError if nothing does."""
+    """What stands at a function's module and name, or what encloses that.
+
+    Raises PicklingError if nothing does.
+    """
     path = function.__qualname__.split(".")
     found: Any = sys.modules.get(function.__module__)
     try:

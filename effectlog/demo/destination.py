@@ -39,7 +39,8 @@ class Book:
         with self._mutex:
             self._db.execute("INSERT INTO requests (charged, key) VALUES (?, ?)", (order, key))
             made = self._db.execute(
-                "INSERT INTO effects (charged, key, cents) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
+                "INSERT INTO effects (charged, key, cents) VALUES (?, ?, ?) ON CONFLICT DO NOTHING "
+                "RETURNING id",
                 (order, key, cents),
             ).fetchone()
             found = made or self._db.execute("SELECT id FROM effects WHERE key = ?", (key,)).fetchone()

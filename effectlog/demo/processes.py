@@ -45,7 +45,7 @@ class Child:
 
 @dataclass(slots=True, eq=False)
 class Processes:
-    """All that the processes told so far, and a way to wait for more."""
+    """All that the processes have reported so far, and a way to wait for more."""
 
     events: list[Event] = field(default_factory=list)
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)

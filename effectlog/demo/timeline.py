@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Moment:
-    """Something that happened, so many seconds after the first request was sent."""
+    """Something that happened, with the seconds since the first request was sent."""
 
     at: float
     who: str

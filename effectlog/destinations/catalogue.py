@@ -23,7 +23,7 @@ def by_name(name: str) -> Destination:
     """The built-in contract of this name, as in ``by_name("stripe/v1")``.
 
     Raises:
-        ConfigurationError: there is none; the message lists those there are.
+        ConfigurationError: no contract has this name; the message lists all names.
 
     """
     if name not in _BY_NAME:

@@ -1,7 +1,7 @@
-"""How one operation is told from another: bound arguments, keys, fingerprints and ids.
+"""How one operation is distinguished from another: bound arguments, keys, fingerprints and ids.
 
 Keys are text for people and for the destination; fingerprints tell apart what a key leaves out. Nothing
-here reads or writes the journal. The invariant: the same call gives the same key, fingerprints and
+here reads or writes the journal. The invariant: the same call has the same key, fingerprints and
 operation id in every process, for every hash seed, or is refused.
 """
 

@@ -1,8 +1,9 @@
-"""Fingerprints as rows keep them: sealed, so that equal values of two runs don't look alike, and nobody looks them up.
+"""Fingerprints as rows keep them: sealed, so that equal values of two runs don't look alike.
 
-The run's id alone is no secret: whoever has the row can still try every small value there is. With a secret nobody can
-who has only the rows. A row names what sealed it under ``""``, which no parameter is called, and one without that name
-is of before, with bare fingerprints. The invariant: fingerprints are compared only in the form that the row has.
+The run's id alone is no secret: whoever has the row can still try every small value. With a secret, the rows
+alone are not enough for that. A row names what sealed it under ``""``, which no parameter is called; a row
+without that name is older and has bare fingerprints. The invariant: fingerprints are compared only in the row's
+own form.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _BYTES = 12
 
 
 class OtherSecretError(ConfigurationError):
-    """A row's fingerprints were sealed with a secret that this log was not given, so nothing can be compared."""
+    """A row's fingerprints were sealed with a secret that this log lacks, so nothing can be compared."""
 
 
 class Seals:
@@ -37,15 +38,18 @@ class Seals:
         return self._sealed(self._name, prints, run_id) if prints else {}
 
     def like(self, stored: Mapping[str, str], prints: Mapping[str, str], run_id: str) -> dict[str, str]:
-        """The fingerprints of another call in the form of the stored ones. Raises OtherSecretError where it has none."""
+        """The fingerprints of another call in the form of the stored ones.
+
+        Raises OtherSecretError where it has none.
+        """
         name = stored.get(SEALED_BY)
         if name is None:
             return dict(prints)
         if name not in self._hashes:
             raise OtherSecretError(
-                f"the arguments of run {run_id} were fingerprinted with another secret ({name}), so it can't be told "
-                f"whether these are the same. Open the log with that fingerprint_secret=, or with a tuple of the new "
-                f"secret and that one",
+                f"the arguments of run {run_id} were fingerprinted with another secret ({name}), so it "
+                "can't be told whether these are the same. Open the log with that fingerprint_secret=, or "
+                "with a tuple of the new secret and that one",
                 run_id=run_id,
             )
         return self._sealed(name, prints, run_id)
@@ -67,7 +71,10 @@ def shown(prints: Mapping[str, str]) -> dict[str, str]:
 
 
 def seals_of(given: Any) -> Seals:
-    """As ``EffectLog(fingerprint_secret=)`` was given: a secret, several, or None. Raises ConfigurationError."""
+    """As ``EffectLog(fingerprint_secret=)`` was given: a secret, several, or None.
+
+    Raises ConfigurationError.
+    """
     return Seals(*_secrets(given))
 
 
@@ -75,8 +82,8 @@ def _secrets(given: Any) -> Iterator[bytes]:
     for secret in given if isinstance(given, tuple | list) else () if given is None else (given,):
         if not isinstance(secret, str | bytes) or not secret:
             raise ConfigurationError(
-                f"EffectLog(fingerprint_secret=…): give text or bytes, such as of secrets.token_hex(32), or a tuple of "
-                f"them, not an empty one or a {type(secret).__qualname__}"
+                "EffectLog(fingerprint_secret=…): give text or bytes, such as of secrets.token_hex(32), or "
+                f"a tuple of them, not an empty one or a {type(secret).__qualname__}"
             )
         yield secret.encode() if isinstance(secret, str) else secret
 

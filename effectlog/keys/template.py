@@ -207,7 +207,7 @@ def _unstable(value: Any, as_text: Callable[[Any], str], *, in_object: bool = Fa
 
 
 def _in_order(value: Any) -> Any:
-    """The value with its dicts in the order of their keys: equal arguments give one text."""
+    """The value with its dicts in the order of their keys: equal arguments render alike."""
     if type(value) is dict:
         return {key: _in_order(value[key]) for key in sorted(value, key=repr)}
     return type(value)(map(_in_order, value)) if type(value) in (list, tuple) else value

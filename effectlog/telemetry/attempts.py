@@ -1,8 +1,8 @@
 """One attempt as a span, its requests as spans inside, and both as counts.
 
-The attempt's span is current in the task that executes it and in everything started from there; nothing is ever
-detached, because that task's context ends with the attempt. A request's span is current while the effect's function
-runs, and what was current before comes back only where the context is still the same one.
+The attempt's span is current in the task that executes it and in everything started from there; nothing is
+ever detached, because that task's context ends with the attempt. A request's span is current while the
+effect's function runs, and what was current before comes back only where the context is still the same one.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Recorder(Observer):
             self._meters.measure("attempt.duration", took, task=self._attempt.task.name, outcome=outcome)
 
     def _unrecorded(self) -> str:
-        """The end was not recorded here: ownership was lost, the worker left, or the store could not be reached."""
+        """How an attempt ended whose end was not recorded here: lost, released, or the store was away."""
         if self._attempt.released:
             return "released"
         if not self._attempt.lost:
@@ -203,7 +203,7 @@ class Recorder(Observer):
 
 
 class _Request:
-    """One request: its span is current inside the ``with``, and ends when its outcome is on its way to the store."""
+    """One request: its span is current inside ``with``, and ends when its outcome goes to the store."""
 
     def __init__(
         self, attempt: ObservedAttempt, call: EffectCall, effect: EffectRow, *, traced: bool

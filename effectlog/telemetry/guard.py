@@ -40,7 +40,7 @@ def _tell(where: str, error: Exception) -> None:
         return
     _told.add(about)
     logger.warning(
-        "effectlog: telemetry failed in %s, which harms no run and is not told again: %s: %s",
+        "effectlog: telemetry failed in %s, which harms no run and is not reported again: %s: %s",
         where,
         type(error).__qualname__,
         error,

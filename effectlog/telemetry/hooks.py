@@ -62,7 +62,7 @@ def _resolution(run: StoredRun, effect: EffectRow | None) -> AbstractContextMana
 
 @harmless(None)
 def committed(store: str, commands: int, seconds: float) -> None:
-    """A transaction of so many commands was committed."""
+    """A transaction was committed, with this many commands."""
     if settings.meter_provider() is not None:
         from effectlog.telemetry.meters import batch  # noqa: PLC0415 - imports OpenTelemetry
 

@@ -49,7 +49,7 @@ class ObservedAttempt(Protocol):
 
 
 class Observer:
-    """What one attempt tells of itself. This one has nobody to tell."""
+    """What one attempt reports. This one has no listener."""
 
     __slots__ = ()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 Health: TypeAlias = Callable[[float], dict[str, Any]]
-"""Returns what a store says of itself, waiting at most so many seconds for it."""
+"""Returns what a store says of itself, waiting for at most the given seconds."""
 
 _open: list[tuple[str, Health]] = []
 

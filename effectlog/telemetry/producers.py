@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 def producer(operation: str, name: str, store: str, attempt: RunningAttempt | None) -> Producer | None:
-    """A span for an enqueue or emit; without a tracer, one that carries on the caller's own context, if any."""
+    """A span for an enqueue or emit.
+
+    Without a tracer, one that carries on the caller's own context, if any.
+    """
     if tracer_provider() is None:
         carried = trace_context.pack(otel.get_current())
         return None if carried is None else Producer(carried)

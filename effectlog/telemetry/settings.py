@@ -41,16 +41,18 @@ def configure(
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
-    """Say what telemetry this process gives; each call replaces the earlier one's answers, and the next attempt obeys.
+    """Say what telemetry this process gives.
+
+    Each call replaces the earlier one's answers, and the next attempt obeys.
 
     Args:
         effect_keys: put effect keys into spans; switch it off where they hold personal data.
         baggage: store the enqueuer's baggage with the run and hand it to the task, in any process. It
             travels on with the requests that the task makes, so it is off unless asked for.
-        own_traces: begin a trace for each attempt, linked to the enqueuer's, rather than to go on in that one.
+        own_traces: begin a trace for each attempt, linked to the enqueuer's, rather than to go on in that
+        one.
         tracer_provider: used instead of the global one.
         meter_provider: used instead of the global one.
-
     """
     settings.effect_keys = effect_keys
     settings.baggage = baggage
@@ -60,7 +62,10 @@ def configure(
 
 
 def tracer_provider() -> TracerProvider | None:
-    """The provider that records spans; None where there is none, without importing the API to find that out."""
+    """The provider that records spans.
+
+    None where there is none, without importing the API to find that out.
+    """
     if settings.tracer_provider is not None:
         return settings.tracer_provider
     api = _loaded("opentelemetry.trace")
@@ -78,7 +83,8 @@ def meter_provider() -> MeterProvider | None:
     if api is None:
         return None
     provider: MeterProvider = api.get_meter_provider()
-    # The API keeps the class of its placeholder private. Should it be renamed, metrics go to it and are dropped.
+    # The API keeps the class of its placeholder private. Should it be renamed, metrics go to it and are
+    # dropped.
     if isinstance(provider, api.NoOpMeterProvider) or "Proxy" in type(provider).__name__:
         return None
     return provider

@@ -1,4 +1,7 @@
-"""A span's context as text, stored with a run or an attempt, and back. In W3C's form, whatever propagator is set."""
+"""A span's context as text, stored with a run or an attempt, and back.
+
+In W3C's form, whatever propagator is set.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fixtures for pytest, there as soon as effectlog is installed beside it.
 
 ``effect_log``: an open log in a temporary file. ``counting_destination``: a factory of simulated
-destinations that count requests and effects apart, closed at the end of the test. ``movable_clock``: a clock that the
-test moves. ``crash_matrix``: the function of that name.
+destinations that count requests and effects apart, closed at the end of the test. ``movable_clock``: a clock
+that the test moves. ``crash_matrix``: the function of that name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def movable_clock() -> MovableClock:
 
 @pytest.fixture
 def effect_log(tmp_path: Path) -> Iterator[EffectLog]:
-    """An open log in a file of this test's own: ``effect_log.sync.run(task, …)``, or awaited in async tests."""
+    """An open log in a new file: ``effect_log.sync.run(task, …)``, or awaited in async tests."""
     from effectlog import EffectLog  # noqa: PLC0415 - as above
 
     log = EffectLog(tmp_path / "effects.db")

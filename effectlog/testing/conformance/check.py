@@ -61,7 +61,7 @@ async def check_store(
 
     Args:
         open_store: returns an opened store; called several times, and every store is closed.
-        advance: lets time pass on the store's own clock by so many seconds, for stores whose clock
+        advance: lets seconds pass on the store's own clock, for stores whose clock
             can be moved; without it the check really waits, some seconds in all.
         shared: whether two opens see the same data; False for a store in memory, whose guarantees
             between processes are then reported as skipped.

@@ -32,7 +32,7 @@ class Report:
         return not self.failed
 
     def raise_if_failed(self) -> None:
-        """Raise StoreNotConformant, naming each missing guarantee, unless the store gives them all."""
+        """Raise StoreNotConformant, naming each missing guarantee, unless the store has them all."""
         if self.failed:
             raise StoreNotConformant(str(self))
 

@@ -26,7 +26,8 @@ async def _lapsed(bench: Bench) -> c.Fence:
 
 
 _NOBODYS = (RunState.RUNNING, RunState.PENDING)
-"""The states of a run whose lease has run out: a worker of a store in use may have ended its attempt meanwhile."""
+"""The states of a run whose lease has run out: a worker of a store in use may have ended its attempt
+meanwhile."""
 
 
 async def _ended(bench: Bench, fence: c.Fence) -> RunState:

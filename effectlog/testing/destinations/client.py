@@ -1,4 +1,4 @@
-"""What a test holds in its hand: starts a simulated destination, gives it orders, reads its counts.
+"""What a test holds in its hand: starts a simulated destination, instructs it, reads its counts.
 
 Everything goes over HTTP, so a destination in a process of its own is used like one in this process.
 The calls block for a moment; in a coroutine whose loop also makes the requests, use
