@@ -106,7 +106,8 @@ Exporters
 Spans end after the outcome is on its way to the store, so a slow exporter widens no doubt; use a batching
 processor all the same, because a simple one exports on the thread that runs the task, and shut the provider
 down at the end. An error in a processor is logged once and is no error of the run. Messages of exceptions and
-reasons of holds are recorded as they are."""
+reasons of holds are recorded as they are.
+"""
 
 from __future__ import annotations
 
