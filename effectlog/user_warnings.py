@@ -12,10 +12,13 @@ import sys
 import traceback
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from effectlog.errors import EffectLogWarning
 from effectlog.printable import one_line, printable
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 logger = logging.getLogger("effectlog")
 _formatter = logging.Formatter()
@@ -53,11 +56,20 @@ _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 def users_level() -> int:
     """The ``stacklevel`` by which a warning given by the calling function points to the user's own line."""
-    level = 1
-    frame = sys._getframe(1)  # noqa: SLF001 - from Python 3.12 on there is skip_file_prefixes for it
+    return _users_frame()[1] - 1
+
+
+def users_frame() -> FrameType:
+    """The nearest frame of a caller outside this package."""
+    return _users_frame()[0]
+
+
+def _users_frame() -> tuple[FrameType, int]:
+    level = 2
+    frame = sys._getframe(2)  # noqa: SLF001 - from Python 3.12 on there is skip_file_prefixes for warnings
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, level = frame.f_back, level + 1
-    return level
+    return frame, level
 
 
 def warn(message: str, **extra: Any) -> None:

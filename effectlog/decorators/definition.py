@@ -14,19 +14,24 @@ from typing import Any
 
 from effectlog.decorators.functions import plain, qualified_name
 from effectlog.errors import ConfigurationError
+from effectlog.user_warnings import users_frame
 
 
 class Definition:
     """One decorated function, held by whatever was made of it: once nobody holds it, nobody can mean it."""
 
-    __slots__ = ("__weakref__", "code", "where")
+    __slots__ = ("__weakref__", "code", "is_global", "where")
 
     def __init__(self, function: Any) -> None:
-        inner = inspect.unwrap(plain(function))
-        code = getattr(inner, "__code__", None)
-        self.code: object = type(inner) if code is None else code
+        code = getattr(inspect.unwrap(plain(function)), "__code__", None)
+        frame = (
+            users_frame() if code is None else None
+        )  # A partial, an object: it stands where it was decorated.
+        self.code: object = code if frame is None else frame.f_code
         """The same object for every function that one ``def`` makes, and another one after a reload."""
-        self.where = Place(qualified_name(function), *_position(code))
+        self.where = Place(qualified_name(function), *_position(self.code))
+        self.is_global = "<" not in self.where.name if frame is None else frame.f_code.co_name == "<module>"
+        """A reload puts another function in its place. Others have ``<locals>`` or ``<lambda>`` in their name."""
 
 
 class Place:
@@ -42,11 +47,6 @@ class Place:
     def __str__(self) -> str:
         return f"{self.name} ({self.file}:{self.line})" if self.file else self.name
 
-    @property
-    def is_global(self) -> bool:
-        """A reload puts another function in this one's place."""
-        return "<" not in self.name  # As in <locals> and <lambda>.
-
     def is_same(self, other: Place) -> bool:
         return (self.name, self.file) == (other.name, other.file)
 
@@ -56,7 +56,7 @@ def _position(code: Any) -> tuple[str, int]:
 
     A notebook's kernel compiles every version of a cell under another file name, none of which exists.
     """
-    if code is None or not Path(code.co_filename).exists():
+    if not Path(code.co_filename).exists():
         return "", 0
     return str(Path(code.co_filename).resolve()), code.co_firstlineno
 
@@ -79,7 +79,7 @@ class Known:
         """Whether ``new`` is the same function again: reloaded, run again, or imported beside its script."""
         old = self._definition()
         return self.where.is_same(new.where) and (
-            old is None or old is new or (new.where.is_global and old.code is not new.code)
+            old is None or old is new or (new.is_global and old.code is not new.code)
         )
 
     def conflict(self, kind: str, stored: str, new: Definition) -> ConfigurationError:

@@ -13,6 +13,7 @@ from effectlog.codec import return_annotation
 from effectlog.context import Request, place
 from effectlog.decorators.definition import Definition
 from effectlog.decorators.functions import (
+    annotated,
     is_async,
     plain,
     qualified_name,
@@ -25,7 +26,7 @@ from effectlog.decorators.retry_horizon import check_effect
 from effectlog.decorators.spec import Annotation, EffectCall, EffectSpec
 from effectlog.decorators.wrapping import FunctionWrapper
 from effectlog.errors import ConfigurationError, EffectLogWarning
-from effectlog.keys import Binder, KeyTemplate, check_name, fingerprints
+from effectlog.keys import Binder, KeyTemplate, check_name, fingerprints, signature_of
 from effectlog.model import Policy
 from effectlog.retry import Retry
 from effectlog.user_warnings import users_level
@@ -106,7 +107,7 @@ def effect(
         spec = EffectSpec(
             name=check_name(f"@effect({key!r}): a name", name or qualified_name(function)),
             is_async=is_async(function),
-            returns=Annotation(plain(function), return_annotation),
+            returns=Annotation(annotated(plain(function)), return_annotation),
             policy=_policy(function, in_doubt, contract),
             declared_doubt=in_doubt is not None,
             look_up=in_doubt if callable(in_doubt) else None,
@@ -144,7 +145,7 @@ class _Caller:
         self._function = function
         self._binder = Binder(function, skip_first=_takes_self(function))
         self._binder.require(spec.ignore, "ignore=", spec.name)
-        names = list(inspect.signature(function).parameters)
+        names = list(signature_of(function).parameters)
         self._template = KeyTemplate(key, function, names)
         self._defaults: dict[str, str] | None = None
         self._warned = False
@@ -182,7 +183,7 @@ class _Caller:
     def _default_fingerprints(self) -> dict[str, str]:
         if self._defaults is None:
             empty = inspect.Parameter.empty
-            found = {n: p.default for n, p in inspect.signature(self._function).parameters.items()}
+            found = {n: p.default for n, p in signature_of(self._function).parameters.items()}
             defaults = {n: value for n, value in found.items() if value is not empty}
             self._defaults = fingerprints(defaults, self.spec.ignore, owner=self.spec.name)
         return self._defaults
@@ -250,7 +251,7 @@ def _policy(function: Any, in_doubt: Any, destination: Destination | None) -> Po
 
 
 def _takes_self(function: Callable[..., Any]) -> bool:
-    first = next(iter(inspect.signature(function).parameters), None)
+    first = next(iter(signature_of(function).parameters), None)
     return first in ("self", "cls") and "." in getattr(function, "__qualname__", "")
 
 

@@ -19,6 +19,23 @@ def plain(function: Any) -> Any:
     return function.__func__ if isinstance(function, classmethod | staticmethod) else function
 
 
+def annotated(function: Any) -> Any:
+    """What carries a callable's annotations: a partial's function, an object's ``__call__``, else itself."""
+    function = inspect.unwrap(function)
+    while isinstance(function, functools.partial):
+        function = inspect.unwrap(function.func)
+    if inspect.isroutine(function) or isinstance(function, type):
+        return function
+    return type(function).__call__
+
+
+def short_name(function: Any) -> str:
+    """A callable's ``__name__``, or what it has in that place: a partial's function's, an object's class's."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__name__", type(function).__name__)
+
+
 def is_async(function: Any) -> bool:
     """Whether calling it returns a coroutine: also for partials and objects with an async ``__call__``."""
     function = plain(function)
@@ -67,8 +84,10 @@ def _script_module() -> str:
 def refuse_subclass(method: Any) -> None:
     """Raise ConfigurationError for an inherited class method: only the base class's name would be stored."""
     owner = getattr(method, "__self__", None)
+    if not isinstance(owner, type):
+        return
     declared_in = method.__qualname__.rpartition(".")[0]
-    if isinstance(owner, type) and owner.__qualname__ != declared_in:
+    if owner.__qualname__ != declared_in:
         raise ConfigurationError(
             f"{owner.__qualname__}.{method.__name__} is inherited: a run is stored by the task's name alone "
             f"and would be executed on {declared_in}; declare the task in {owner.__qualname__}, or make it a "

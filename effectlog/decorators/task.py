@@ -15,6 +15,7 @@ from effectlog.codec import return_annotation
 from effectlog.decorators.call_options import CallOptions, check_options
 from effectlog.decorators.definition import Definition
 from effectlog.decorators.functions import (
+    annotated,
     is_async,
     plain,
     qualified_name,
@@ -27,7 +28,7 @@ from effectlog.decorators.spec import Annotation, TaskSpec
 from effectlog.decorators.subscribers import check_subscriber
 from effectlog.decorators.wrapping import BoundFunctionWrapper, FunctionWrapper, by_reference
 from effectlog.errors import ConfigurationError
-from effectlog.keys import KeyTemplate, check_name
+from effectlog.keys import KeyTemplate, check_name, signature_of
 from effectlog.retry import Retry
 from effectlog.validation import seconds, texts, whole
 
@@ -247,8 +248,8 @@ def _declare(
         function=call,
         is_async=is_async(function),
         signature=signature,
-        returns=Annotation(inner, return_annotation),
-        accepts=Annotation(inner, _argument_annotations),
+        returns=Annotation(annotated(inner), return_annotation),
+        accepts=Annotation(annotated(inner), _argument_annotations),
         retry=Retry.checked(retry, f"task {stored}") or Retry(),
         aliases=texts(aliases, f"task {stored}: aliases="),
         events=() if on is None else texts(on, f"task {stored}: on="),
@@ -270,7 +271,7 @@ def _declare(
 
 def _callable_form(function: Any, inner: Any, name: str) -> tuple[inspect.Signature, Callable[..., Any]]:
     """The signature that callers see, and what a worker calls."""
-    signature = inspect.signature(inner)
+    signature = signature_of(inner)
     first = next(iter(signature.parameters), None)
     qualified = getattr(inner, "__qualname__", "")
     in_class = "." in qualified.replace("<locals>.", "")
@@ -303,7 +304,7 @@ def _on_its_class(inner: Any) -> Callable[..., Any]:
 
 def _argument_annotations(function: Callable[..., Any]) -> Any:
     try:
-        hints = typing.get_type_hints(inspect.unwrap(function), include_extras=True)
+        hints = typing.get_type_hints(function, include_extras=True)
     except Exception:
         return Any
     hints.pop("return", None)

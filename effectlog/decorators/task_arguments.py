@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from effectlog.decorators.functions import short_name
 from effectlog.errors import DecodingError, EncodingError
 from effectlog.keys import Seals, differing, fingerprints
 
@@ -22,7 +23,7 @@ def bound(task: TaskSpec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
     try:
         return dict(task.signature.bind(*args, **kwargs).arguments)
     except TypeError as error:
-        raise TypeError(f"{task.function.__name__}() {error}") from None
+        raise TypeError(f"{short_name(task.function)}() {error}") from None
 
 
 def encoded(task: TaskSpec, arguments: Mapping[str, Any], codec: Codec) -> bytes:

@@ -64,7 +64,7 @@ class FunctionWrapper(_Wrapper):
         __bound_function_wrapper__ = BoundFunctionWrapper
 
     def __reduce__(self) -> Any:
-        return str(self.__wrapped__.__qualname__)
+        return _qualified(self.__wrapped__)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.__reduce__()
@@ -76,12 +76,21 @@ class FunctionWrapper(_Wrapper):
         return self
 
 
+def _qualified(function: Any) -> str:
+    name = getattr(function, "__qualname__", None)
+    if name is None:
+        raise pickle.PicklingError(
+            f"can't pickle {function!r} once it is decorated: no import finds it by a name"
+        )
+    return str(name)
+
+
 def by_reference(function: Any, *, enclosing: bool = False) -> Any:
     """What stands at a function's module and name, or what encloses that.
 
     Raises PicklingError if nothing does.
     """
-    path = function.__qualname__.split(".")
+    path = _qualified(function).split(".")
     found: Any = sys.modules.get(function.__module__)
     try:
         for part in path[:-1] if enclosing else path:

@@ -7,7 +7,7 @@ operation id in every process, for every hash seed, or is refused.
 
 from __future__ import annotations
 
-from effectlog.keys.binder import Binder
+from effectlog.keys.binder import Binder, signature_of
 from effectlog.keys.identity import differing, fingerprints, new_run_id, operation_id
 from effectlog.keys.seals import OtherSecretError, Seals, seals_of, shown
 from effectlog.keys.template import MAX_KEY_LENGTH, KeyTemplate
@@ -26,4 +26,5 @@ __all__ = [
     "operation_id",
     "seals_of",
     "shown",
+    "signature_of",
 ]

@@ -27,7 +27,7 @@ class Binder:
     """
 
     def __init__(self, function: Callable[..., Any], *, skip_first: bool = False) -> None:
-        signature = _signature(function)
+        signature = signature_of(function)
         declared = list(signature.parameters.values())
         self.first = declared[0].name if skip_first and declared else None
         bound = declared[1:] if self.first else declared
@@ -56,7 +56,8 @@ class Binder:
             )
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The parameters that callers see. Raises ``ConfigurationError`` where Python can't tell them."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError) as error:
