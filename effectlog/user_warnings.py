@@ -18,20 +18,41 @@ from effectlog.errors import EffectLogWarning
 from effectlog.printable import one_line, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from types import FrameType
 
 logger = logging.getLogger("effectlog")
+show_effect_keys = True
+"""Whether log lines name effect keys; ``telemetry.configure(effect_keys=False)`` switches that off."""
+EFFECT_KEYS = "_effect_keys"
+"""A field of ``extra`` that no handler sees: a function that returns the effect keys a line may name."""
+HIDDEN = "(hidden)"
 _formatter = logging.Formatter()
 
 
 def _handle(record: logging.LogRecord) -> None:
     """Hand a record on; what a user's filter or handler raises must not end a heartbeat, or an attempt."""
     try:
+        _hide_effect_keys(record)
         _make_printable(record)
         logging.Logger.handle(logger, record)
     except Exception:
         if logging.raiseExceptions:  # As logging does where a handler of its own fails.
             traceback.print_exc()
+
+
+def _hide_effect_keys(record: logging.LogRecord) -> None:
+    keys: Callable[[], Iterable[str]] = vars(record).pop(EFFECT_KEYS, tuple)
+    if show_effect_keys:
+        return
+    vars(record).pop("effect_key", None)
+    message = record.getMessage()
+    traced = _formatter.formatException(record.exc_info) if record.exc_info else ""
+    for shown in sorted(map(repr, keys()), key=len, reverse=True):
+        message, traced = message.replace(shown, HIDDEN), traced.replace(shown, HIDDEN)
+    record.msg, record.args = message.replace("%", "%%"), ()
+    if traced:
+        record.exc_text = traced
 
 
 def _make_printable(record: logging.LogRecord) -> None:
@@ -45,7 +66,7 @@ def _make_printable(record: logging.LogRecord) -> None:
             setattr(record, name, one_line(field))
     if record.exc_info:
         # Where a record has its traceback as text, the formatters of logging show that one.
-        record.exc_text = printable(_formatter.formatException(record.exc_info))
+        record.exc_text = printable(record.exc_text or _formatter.formatException(record.exc_info))
 
 
 # Every module of ours gets this logger by its name, so all of them are covered here.

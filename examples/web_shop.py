@@ -1,14 +1,18 @@
 """A web shop in FastAPI: a worker in the application's lifespan, and a webhook that settles what is in doubt.
 
     python examples/web_shop.py                    plays the story below against a real server
-    PAYMENTS_URL=… uvicorn examples.web_shop:app   just serves
+    PAYMENTS_URL=… WEBHOOK_SECRET=… uvicorn examples.web_shop:app   just serves
 
 The payment provider takes no idempotency key. Its answer about an order is lost, so the order is held and
 nobody charges twice. The provider's webhook then says that the payment went through, and the order goes on.
 """
 
 import asyncio
+import hashlib
+import hmac
+import json
 import os
+import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -80,9 +84,19 @@ class Event(BaseModel):
     payment: str
 
 
+def signature(body: bytes) -> str:
+    """What the provider sends in its ``Signature`` header: made with a secret that only it and the shop know."""
+    secret = os.environ["WEBHOOK_SECRET"].encode()
+    return hmac.new(secret, body, hashlib.sha256).hexdigest()
+
+
 @app.post("/webhooks/payments", status_code=204)
-async def payment_happened(event: Event, request: Request) -> Response:
-    """What the provider calls after a payment. A real one is signed: check that before anything else."""
+async def payment_happened(request: Request) -> Response:
+    """What the provider calls after a payment. Whoever can call it decides about money: the signature comes first."""
+    body = await request.body()
+    if not hmac.compare_digest(signature(body), request.headers.get("signature", "")):
+        return Response(status_code=401)
+    event = Event.model_validate_json(body)
     key, evidence = f"charge:{event.order}", f"webhook {event.id}"
     try:
         await request.app.state.log.resolve(
@@ -106,6 +120,12 @@ def wait_for(shop: httpx.Client, run: str, *states: str) -> dict[str, Any]:
     return order
 
 
+def announce(shop: httpx.Client, event: dict[str, str]) -> int:
+    """What the provider does."""
+    body = json.dumps(event).encode()
+    return shop.post("/webhooks/payments", content=body, headers={"Signature": signature(body)}).status_code
+
+
 def play(shop: httpx.Client, provider: CountingDestination) -> None:
     placed = [shop.post("/orders", json={"order": "A-1", "cents": 500}).json() for _ in range(2)]
     print(f"A-1 ordered by two clicks: {len({order['run'] for order in placed})} run")
@@ -122,9 +142,9 @@ def play(shop: httpx.Client, provider: CountingDestination) -> None:
         "payment": f"effect-{payment.id}",
         "reference": payment.body["reference"],
     }
-    print(f"the provider's webhook: {shop.post('/webhooks/payments', json=event).status_code}")
+    print(f"the provider's webhook: {announce(shop, event)}")
     print(f"B-2 is {wait_for(shop, run, 'succeeded')}")
-    print(f"the webhook once more: {shop.post('/webhooks/payments', json=event).status_code}")
+    print(f"the webhook once more: {announce(shop, event)}")
     print(f"requests: {len(provider.requests())}, payments: {len(provider.effects())}")
 
 
@@ -147,5 +167,6 @@ if __name__ == "__main__":
     # Stands for the provider: it ignores keys, so every request is a payment.
     with TemporaryDirectory() as folder, CountingDestination("blind") as provider:
         os.environ |= {"SHOP_STORE": f"{folder}/shop.db", "PAYMENTS_URL": provider.url}
+        os.environ["WEBHOOK_SECRET"] = secrets.token_hex(32)
         with serving() as shop:
             play(shop, provider)

@@ -15,6 +15,7 @@ import warnings
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from effectlog import user_warnings
 from effectlog.attempt.in_flight import InFlight
 from effectlog.attempt.lease_loss import why_lost
 from effectlog.attempt.pauses import PauseAwareTimer
@@ -129,7 +130,8 @@ class Attempt:
     @property
     def extra(self) -> dict[str, Any]:
         """What a log line about this attempt carries beside its text."""
-        return {"run_id": self.run_id, "task": self.task.name, "attempt": self.fence.attempt}
+        line = {"run_id": self.run_id, "task": self.task.name, "attempt": self.fence.attempt}
+        return {**line, user_warnings.EFFECT_KEYS: lambda: self.called | self.journal.keys()}
 
     @property
     def store_name(self) -> str:
@@ -290,7 +292,10 @@ class Attempt:
 
     def doing(self) -> str:
         """What this attempt is busy with, for people."""
-        effects = ", ".join(repr(key) for key in list(self._in_flight))
+        keys = list(self._in_flight)
+        effects = ", ".join(
+            map(repr, keys) if user_warnings.show_effect_keys else keys and [user_warnings.HIDDEN]
+        )
         return f"task {self.task.name} (run {self.run_id}" + (f", effect {effects})" if effects else ")")
 
     # --- the journal ---------------------------------------------------------------------------

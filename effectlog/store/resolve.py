@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 from urllib.parse import unquote
 
@@ -32,6 +33,16 @@ def sqlite_path(store: str) -> str | None:
     Raises ConfigurationError for an unknown URL scheme.
     """
     scheme = store.partition("://")[0].lower() if "://" in store else ""
+    if not scheme and (mistyped := re.match(r"(sqlite|postgres|postgresql)(\+\w+)?:", store, re.IGNORECASE)):
+        # Taken for a file's name, it would be shown as one, with the password that it holds.
+        raise ConfigurationError(
+            f"a store's URL begins with {mistyped[1]}:// (two slashes); the one given does not, and is not repeated "
+            f"here because it may hold a password"
+        )
+    if "+" in scheme and scheme.partition("+")[0] in ("sqlite", "postgres", "postgresql"):
+        raise ConfigurationError(
+            f"a store's URL names no driver: write {scheme.partition('+')[0]}://… instead of {scheme}://…"
+        )
     if scheme in ("", "file"):
         return store[len("file://") :] if scheme else store
     if scheme == "sqlite":

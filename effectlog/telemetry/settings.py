@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from effectlog import user_warnings
+
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
@@ -46,15 +48,15 @@ def configure(
     Each call replaces the earlier one's answers, and the next attempt obeys.
 
     Args:
-        effect_keys: put effect keys into spans; switch it off where they hold personal data.
+        effect_keys: put effect keys into spans and log lines; switch it off where they hold personal data.
         baggage: store the enqueuer's baggage with the run and hand it to the task, in any process. It
             travels on with the requests that the task makes, so it is off unless asked for.
-        own_traces: begin a trace for each attempt, linked to the enqueuer's, rather than to go on in that
-        one.
+        own_traces: begin a trace for each attempt, linked to the enqueuer's, instead of going on in
+            the same trace.
         tracer_provider: used instead of the global one.
         meter_provider: used instead of the global one.
     """
-    settings.effect_keys = effect_keys
+    settings.effect_keys = user_warnings.show_effect_keys = effect_keys
     settings.baggage = baggage
     settings.own_traces = own_traces
     settings.tracer_provider = tracer_provider

@@ -35,6 +35,7 @@ def shop(
 ) -> Iterator[httpx.Client]:
     monkeypatch.setenv("SHOP_STORE", str(tmp_path / "shop.db"))
     monkeypatch.setenv("PAYMENTS_URL", provider.url)
+    monkeypatch.setenv("WEBHOOK_SECRET", "shared with the provider")
     with web_shop.serving() as client:
         yield client
 
@@ -53,10 +54,10 @@ def test_too_early_is_told_to_come_back_and_then_decides(
     provider.next_request(Fault(delay_after=60, lose=True))
     run = order(shop)
     provider.wait_for_effects(1)
-    assert shop.post("/webhooks/payments", json=event(run)).status_code == 409
+    assert web_shop.announce(shop, event(run)) == 409
     provider.release()
     web_shop.wait_for(shop, run, "held")
-    assert shop.post("/webhooks/payments", json=event(run)).status_code == 204
+    assert web_shop.announce(shop, event(run)) == 204
     assert web_shop.wait_for(shop, run, "succeeded")["result"]["payment"] == "effect-1"
     assert (len(provider.requests()), len(provider.effects())) == (1, 1)
 
@@ -66,9 +67,22 @@ def test_what_is_known_already_is_thanked_for(
 ) -> None:
     run = order(shop)
     web_shop.wait_for(shop, run, "succeeded")
-    assert shop.post("/webhooks/payments", json=event(run)).status_code == 204
+    assert web_shop.announce(shop, event(run)) == 204
     assert len(provider.effects()) == 1
 
 
-def test_what_is_not_ours_is_not_found(shop: httpx.Client) -> None:
-    assert shop.post("/webhooks/payments", json=event("some other shop's run")).status_code == 404
+def test_what_is_not_ours_is_not_found(web_shop: Any, shop: httpx.Client) -> None:
+    assert web_shop.announce(shop, event("some other shop's run")) == 404
+
+
+def test_what_the_provider_did_not_sign_decides_nothing(
+    web_shop: Any, shop: httpx.Client, provider: CountingDestination
+) -> None:
+    """Whoever finds the address could have orders taken for paid."""
+    provider.lose_next_answer()
+    run = order(shop)
+    web_shop.wait_for(shop, run, "held")
+    forged = web_shop.signature(b"something else that was signed once")
+    for headers in ({}, {"Signature": ""}, {"Signature": forged}):
+        assert shop.post("/webhooks/payments", json=event(run), headers=headers).status_code == 401
+    assert web_shop.wait_for(shop, run, "held", "succeeded")["state"] == "held"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from opentelemetry import baggage, context
 
-from effectlog import Applied, EffectLog, Retry, durable_task, effect, telemetry
+from effectlog import Applied, EffectLog, Retry, RunFailed, RunHeld, durable_task, effect, telemetry
 
 if TYPE_CHECKING:
     from telemetry_seen import Seen
@@ -46,6 +47,47 @@ async def test_effect_keys_stay_out_where_they_may_be_personal(store: str, seen:
     assert "ann@example.org" not in json.dumps(told)
     request = seen.one(f"effect {__name__}.mail")
     assert (request.attributes or {})["effectlog.operation_id"]
+
+
+async def test_effect_keys_stay_out_of_log_lines_as_well(
+    store: str, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever says them: a resend, a look-up that failed, an error's text, a field that a JSON log writes out."""
+
+    @effect(key="mail:{address}", name="private.asked", in_doubt=broken_look_up, lookup_budget=0)
+    def asked(address: str) -> None:
+        del address
+        raise TimeoutError("no answer")
+
+    @effect(key="mail:{address}", name="private.other")
+    def other(address: str) -> None:
+        del address
+
+    @durable_task(name="private.logging", retry=Retry(max_attempts=2, delay=0.01))
+    def logging_task(address: str) -> None:
+        with suppress(TimeoutError):
+            asked(address)
+        try:
+            asked(address)
+        finally:
+            other(address)
+
+    caplog.set_level("DEBUG", logger="effectlog")
+    for shown in (True, False):
+        caplog.clear()
+        telemetry.configure(effect_keys=shown, tracer_provider=seen.tracer_provider)
+        async with EffectLog(store) as log, log.worker():
+            run = await log.enqueue(logging_task, f"ann.{shown}@example.org")
+            with pytest.raises((RunHeld, RunFailed)):
+                await asyncio.wait_for(run.result(), 20)
+        written = [{**vars(record), "text": caplog.handler.format(record)} for record in caplog.records]
+        assert any("look-up" in str(line) for line in written)
+        assert ("ann." in json.dumps(written, default=str)) is shown
+        assert all("_effect_keys" not in line for line in written)
+
+
+def broken_look_up(address: str) -> None:
+    raise OSError("the destination is away")
 
 
 async def test_baggage_is_carried_only_if_asked_for(store: str, seen: Seen) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from click.testing import CliRunner
 
+from effectlog import EffectLog
 from effectlog.cli.main import command_line
 from effectlog.errors import ConfigurationError
 from effectlog.store.url import parse_url
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PARTS = ("hun", "ter")
 
@@ -34,6 +40,27 @@ def test_it_is_refused_without_repeating_any_of_it(url: str) -> None:
         done = CliRunner().invoke(command_line, [*command, "--store", url])
         assert done.exit_code == 1
         assert not any(part in done.output for part in PARTS)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql:/shop:hunter@db/shop", "postgres:shop:hunter@db/shop", "POSTGRESQL:/shop:hunter@db/shop"],
+)
+def test_one_slash_is_no_file_name(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be made, named and shown with the password in it."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match="two slashes") as caught:
+        EffectLog(url)
+    assert not any(part in str(caught.value) for part in PARTS)
+    done = CliRunner().invoke(command_line, ["doctor", "--store", url])
+    assert done.exit_code == 1
+    assert not any(part in done.output for part in PARTS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_driver_in_the_scheme_is_refused_with_the_way_to_write_it() -> None:
+    with pytest.raises(ConfigurationError, match="write postgresql://… instead of postgresql\\+asyncpg://"):
+        EffectLog("postgresql+asyncpg://shop:hunter@db/shop")
 
 
 @pytest.mark.parametrize(
