@@ -67,6 +67,8 @@ class Request(Struct):
     destination: Destination | None = None
     first_request: RequestClock | None = None
     _operation_id: str | None = None
+    operation_id_read: bool = False
+    """Somebody asked for the operation id, so it can travel with the request."""
     transaction: Any = None
     """The connection in an open transaction, while the function of a transactional effect runs."""
 
@@ -78,6 +80,7 @@ class Request(Struct):
     @property
     def operation_id(self) -> str:
         """The stable id inside an attempt; outside, one fresh id for the whole call."""
+        self.operation_id_read = True
         if self._operation_id is None:
             self._operation_id = str(uuid.uuid4())
         return self._operation_id

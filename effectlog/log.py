@@ -13,6 +13,7 @@ from effectlog.codec import Codec, JsonCodec
 from effectlog.decorators.registry import registered
 from effectlog.decorators.task import spec_of
 from effectlog.engine.engine import Engine
+from effectlog.engine.runtime import Runtime
 from effectlog.errors import ConfigurationError, StoreClosed
 from effectlog.keys import seals_of
 from effectlog.runs.administration import Administration
@@ -76,13 +77,15 @@ class EffectLog(RunOperations):
         max_value_bytes: int = MAX_VALUE_BYTES,
         fingerprint_secret: str | bytes | Sequence[str | bytes] | None = None,
     ) -> None:
-        self._lease, self._heartbeat = checked_lease(lease, heartbeat)
-        self._codec = codec or JsonCodec()
+        lease, heartbeat = checked_lease(lease, heartbeat)
+        most = whole(max_value_bytes, "EffectLog(max_value_bytes", least=1)
         self._check_store = check_store
-        self._max_value_bytes = whole(max_value_bytes, "EffectLog(max_value_bytes", least=1)
-        self._engine = Engine(resolve_store(store), seals=seals_of(fingerprint_secret))
-        super().__init__(Administration(self._engine, self._codec, max_value_bytes))
-        self._enqueuer = Enqueuer(self._engine, self._admin, max_value_bytes)
+        self._engine = Engine(resolve_store(store))
+        self._runtime = Runtime(
+            self._engine, codec or JsonCodec(), seals_of(fingerprint_secret), most, lease, heartbeat
+        )
+        super().__init__(Administration(self._runtime))
+        self._enqueuer = Enqueuer(self._runtime, self._admin)
         self._owner: Owner | None = None
         self._workers: weakref.WeakSet[Worker] = weakref.WeakSet()
         self._sync: SyncLog | None = None
@@ -232,14 +235,13 @@ class EffectLog(RunOperations):
         releases the run. Raises as ``enqueue`` and ``Run.result``.
         """
         owner = await self._own()
-        run = await run_here(self._engine, self._enqueuer, owner, task, args, kwargs, self._max_value_bytes)
+        run = await run_here(self._runtime, self._enqueuer, owner, task, args, kwargs)
         result: R = await run.result()
         return result
 
     async def _own(self) -> Owner:
         if self._owner is None:
-            name = f"{socket.gethostname()}:{os.getpid()}:run"
-            self._owner = Owner(self._engine, name=name, lease=self._lease, heartbeat=self._heartbeat)
+            self._owner = Owner(self._runtime, f"{socket.gethostname()}:{os.getpid()}:run")
         await self._owner.start()
         return self._owner
 
@@ -260,14 +262,10 @@ class EffectLog(RunOperations):
         kept = None if retention is None else seconds(retention, "worker(retention", positive=True)
         specs = None if tasks is None else [spec_of(task) for task in tasks]
         worker = Worker(
-            self._engine,
-            self._codec,
+            self._runtime,
             lambda: _by_name(specs),
             concurrency=concurrency,
             name=name,
-            lease=self._lease,
-            heartbeat=self._heartbeat,
-            max_value_bytes=self._max_value_bytes,
             retention=kept,
             prepare=lambda: self._subscribe(_by_name(specs).values()),
         )

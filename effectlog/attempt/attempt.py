@@ -40,9 +40,8 @@ from effectlog.user_warnings import users_level
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from effectlog.codec import Codec
     from effectlog.decorators.spec import EffectCall, TaskSpec
-    from effectlog.engine.engine import Engine
+    from effectlog.engine.runtime import Runtime
     from effectlog.store.rows import EffectRow, StoredRun
     from effectlog.telemetry import Observer
 
@@ -64,25 +63,20 @@ class Attempt:
 
     def __init__(
         self,
+        runtime: Runtime,
         run: StoredRun,
         task: TaskSpec,
         *,
         owner: str,
         worker: str,
-        engine: Engine,
-        codec: Codec,
-        max_value_bytes: int,
-        lease: float,
         lease_until: float,
         call_effect: Callable[[Attempt, EffectCall], Any],
     ) -> None:
+        self.runtime = runtime
+        self.engine = runtime.engine
         self.run = run
         self.task = task
         self.owner = owner
-        self.engine = engine
-        self.codec = codec
-        self.max_value_bytes = max_value_bytes
-        self.lease = lease
         self._call_effect = call_effect
         self.lease_until = lease_until
         """Monotonic time at which this owner stops trusting its lease; moved by each renewal."""
@@ -118,7 +112,9 @@ class Attempt:
         # The rules foresee, on rows of our own, what the store will hold once an outcome is committed.
         self._foreseen = WorkingSet(now=0.0, lease_now=0.0, lease_clock="")
         deadline = (
-            None if task.timeout is None else utc(engine.store.clock.wall()) + timedelta(seconds=task.timeout)
+            None
+            if task.timeout is None
+            else utc(runtime.store.clock.wall()) + timedelta(seconds=task.timeout)
         )
         self.observer: Observer = SILENT
         self.view = CurrentAttempt(run.row.id, run.row.attempt, task.name, worker, deadline)
@@ -170,7 +166,9 @@ class Attempt:
         where = f"run {self.run_id}, attempt {self.fence.attempt}"
         if self.stop_reason is StopReason.LOST:
             in_time = time.monotonic() < self.lease_until
-            why = why_lost(self.lease, paused_for=self.paused_for, in_time=in_time, store=self._unrenewed)
+            why = why_lost(
+                self.runtime.lease, paused_for=self.paused_for, in_time=in_time, store=self._unrenewed
+            )
             return LeaseLost(
                 f"{where} no longer owns its run, so no effect starts and its result is not stored: {why}; another "
                 f"worker goes on with the run",
@@ -342,7 +340,7 @@ class Attempt:
         self, command: c.FinishEffect, resolve: Callable[[list[c.Outcome] | None, BaseException | None], None]
     ) -> None:
         """Hand in an outcome; one that comes too late for the lease is evidence, and worth trying as long."""
-        until = max(self.lease_until, time.monotonic() + self.lease)
+        until = max(self.lease_until, time.monotonic() + self.runtime.lease)
         self.engine.post(command, until=until, resolve=resolve, chain=self.chain)
 
     def _recorded(self, outcomes: list[c.Outcome] | None, error: BaseException | None) -> None:

@@ -95,7 +95,7 @@ class Call(CallState):
 
     def _answer(self, effect: EffectRow | None) -> Answer:
         try:
-            return answer(effect, self.call, self.attempt.engine.seals)
+            return answer(effect, self.call, self.attempt.runtime.seals)
         except OtherSecretError as error:
             # Another process may have that secret: the run goes back and no attempt is used.
             self.attempt.refuse(f"effect {self.call.key!r} can't be compared with its record: {error}")
@@ -103,9 +103,7 @@ class Call(CallState):
 
     def _answer_doubt(self, effect: EffectRow) -> Operations:
         """Deal with an earlier request without an outcome; True if another may be sent now."""
-        contract = doubt.contract_of(effect, self.spec)
-        settle = contract.settle.total_seconds() if contract else 0.0
-        left = self.attempt.settle_left(effect, settle, also_own=False)
+        left = self.attempt.settle_left(effect, self.settle(effect), also_own=False)
         match doubt.decide(effect, self.spec, self.attempt.engine.store.clock, settle_left=left):
             case doubt.Resend():
                 logger.warning(
@@ -136,7 +134,7 @@ class Call(CallState):
     def _fit_lease(self, timeout: float) -> Operations:
         """Wait for a renewal where the effect's timeout does not fit what is left of the lease."""
         attempt = self.attempt
-        fresh = trusted_until(0.0, attempt.lease)
+        fresh = trusted_until(0.0, attempt.runtime.lease)
         # One that no lease can hold gets most of one, without asking for a renewal at every call.
         needed = timeout if timeout <= fresh else 0.8 * fresh
         seen = attempt.lease_until
@@ -177,7 +175,7 @@ class Call(CallState):
             name=self.spec.name,
             operation_id=operation_id(self.attempt.run_id, self.call.key, generation),
             generation=generation,
-            fingerprints=self.attempt.engine.seals.seal(self.call.fingerprints, self.attempt.run_id),
+            fingerprints=self.attempt.runtime.seals.seal(self.call.fingerprints, self.attempt.run_id),
             policy=self.spec.policy,
             clock=RequestClock(clock.wall(), clock.boot(), clock.identity),
             destination=self.spec.destination_json,

@@ -9,11 +9,11 @@ import inspect
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from effectlog.context import Request
+from effectlog.effects.doubt import contract_of
 from effectlog.error_info import describe
 from effectlog.errors import ConfigurationError, EffectHeld, EffectLogError, EncodingError
 from effectlog.model import ErrorInfo
 from effectlog.store import commands as c
-from effectlog.validation import fitting
 
 if TYPE_CHECKING:
     from effectlog.attempt.attempt import Attempt
@@ -58,6 +58,12 @@ class CallState:
             effect_key=self.call.key,
         )
 
+    def settle(self, effect: EffectRow, otherwise: float = 0.0) -> float:
+        """Seconds that a request may take to show at the destination; ``otherwise`` without a contract."""
+        contract = contract_of(effect, self.spec)
+        declared = contract.settle.total_seconds() if contract else otherwise
+        return min(declared, self.attempt.runtime.longest_settle)
+
     def request_scope(self, effect: EffectRow) -> Request:
         """What the effect's function, and a look-up, may know of the request."""
         return Request(
@@ -91,9 +97,9 @@ class CallState:
 
     def stored_form(self, value: Any) -> tuple[bytes, Any]:
         """What is stored of a result, and what a replay gives."""
-        encoded = self.attempt.codec.encode(value)
-        data = fitting(encoded, self.attempt.max_value_bytes, "the result takes", path="result", value=value)
-        return data, self.attempt.codec.decode(data, self.spec.returns.value)
+        runtime = self.attempt.runtime
+        data = runtime.stored(value, "the result takes", path="result")
+        return data, runtime.codec.decode(data, self.spec.returns.value)
 
     def _succeed(self, data: bytes | None, problem: str | None) -> None:
         self.attempt.record(

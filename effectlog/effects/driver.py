@@ -154,7 +154,8 @@ class Invoke(Struct, gc=False):
         token = place.set(self.request)
         began = time.monotonic()
         try:
-            return self.function(*self.args, **self.kwargs)
+            with self.attempt.runtime.around_request(self.request):
+                return self.function(*self.args, **self.kwargs)
         finally:
             place.reset(token)
             self._report_overrun(time.monotonic() - began)
@@ -162,9 +163,10 @@ class Invoke(Struct, gc=False):
     async def wait(self) -> Any:
         token = place.set(self.request)
         try:
-            if self.timeout is None:
-                return await self.function(*self.args, **self.kwargs)
-            return await self._wait_in_time(self.timeout)
+            with self.attempt.runtime.around_request(self.request):
+                if self.timeout is None:
+                    return await self.function(*self.args, **self.kwargs)
+                return await self._wait_in_time(self.timeout)
         finally:
             place.reset(token)
 

@@ -76,8 +76,7 @@ def _pause(retry_after: Any) -> float | None:
 
 def _worth_of_a_miss(state: CallState, effect: EffectRow) -> Operations:
     attempt = state.attempt
-    destination = doubt.contract_of(effect, state.spec)
-    settle = destination.settle.total_seconds() if destination else DEFAULT_SETTLE
+    settle = state.settle(effect, otherwise=DEFAULT_SETTLE)
     left = attempt.settle_left(effect, settle, also_own=True)
     others = frozenset(
         earlier.owner for earlier in attempt.run.attempts if earlier.number in effect.executing

@@ -31,7 +31,7 @@ def replay(attempt: Attempt, call: EffectCall, effect: EffectRow) -> Any:
             effect_key=call.key,
         )
     try:
-        value = attempt.codec.decode(effect.result, call.spec.returns.value)
+        value = attempt.runtime.codec.decode(effect.result, call.spec.returns.value)
     except DecodingError as error:
         if error.damaged:
             raise _unreadable(attempt, call, error) from error

@@ -131,7 +131,7 @@ def _wait_out(state: CallState, error: BaseException) -> Operations:
 def _misused(state: CallState, error: BaseException) -> str:
     effect = state.effect
     then = effect.fingerprints if effect else {}
-    now = state.attempt.engine.seals.like(then, state.call.fingerprints, state.attempt.run_id)
+    now = state.attempt.runtime.seals.like(then, state.call.fingerprints, state.attempt.run_id)
     ignored = f" (not compared: {', '.join(sorted(state.spec.ignore))})" if state.spec.ignore else ""
     return (
         f"the destination has this key with other parameters: {error}. The arguments' fingerprints were {shown(then)} and "

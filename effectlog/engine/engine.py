@@ -24,7 +24,6 @@ from effectlog.engine.green_threads import refuse_green_threads
 from effectlog.engine.pending_futures import Owed
 from effectlog.engine.queue import STUCK, Submission, SubmissionQueue, fail, into
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError
-from effectlog.keys import Seals
 from effectlog.store.protocol import Concurrent, threaded
 
 if TYPE_CHECKING:
@@ -42,10 +41,8 @@ _BACKOFF = (0.02, 1.0)
 class Engine:
     """Owns the store on a thread of its own; ``start`` and ``close`` are the thread's whole life."""
 
-    def __init__(self, store: Store, *, seals: Seals | None = None) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
-        self.seals = seals or Seals()
-        """How this log keeps and compares the fingerprints of arguments."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._thread: threading.Thread | None = None

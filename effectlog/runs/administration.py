@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from effectlog import telemetry
 from effectlog.attempt.stop_reason import StopReason
-from effectlog.codec import Codec, convert
+from effectlog.codec import convert
 from effectlog.decorators.registry import declared_effect
 from effectlog.errors import ActionRefused, ConfigurationError, NotInDoubt, RunNotFound
 from effectlog.model import Applied, NotApplied, RunRecord, RunState
 from effectlog.runs.records import run_record
 from effectlog.runs.wait import StateWatch
 from effectlog.store import commands as c
-from effectlog.validation import fitting, is_storable
+from effectlog.validation import is_storable
 from effectlog.worker import owner
 from effectlog.worker.maintenance import purge
 from effectlog.worker.takeover import dead_owners
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
     from datetime import timedelta
 
-    from effectlog.engine.engine import Engine
+    from effectlog.engine.runtime import Runtime
     from effectlog.store.protocol import RunFilter
     from effectlog.store.rows import EffectRow, RunRow, StoredRun, StoredSummary
 
@@ -37,11 +37,11 @@ S = TypeVar("S")
 class Administration:
     """Operations on stored runs, for the log, its handles and the command line."""
 
-    def __init__(self, engine: Engine, codec: Codec, max_value_bytes: int) -> None:
-        self.engine = engine
-        self.codec = codec
-        self._max_value_bytes = max_value_bytes
-        self.watch = StateWatch(engine)
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.engine = runtime.engine
+        self.codec = runtime.codec
+        self.watch = StateWatch(runtime.engine)
 
     async def stored(self, run_id: str) -> StoredRun:
         """A run whole, with all its values. Raises RunNotFound."""
@@ -195,8 +195,8 @@ class Administration:
     def _applied(self, value: Any, effect: EffectRow | None) -> bytes:
         """What is stored of the value that somebody says an effect has."""
         declared = declared_effect(effect.name) if effect else None
-        result = self.codec.encode(convert(value, declared.returns.value) if declared else value)
-        return fitting(result, self._max_value_bytes, "the applied value takes", path="value", value=value)
+        applied = convert(value, declared.returns.value) if declared else value
+        return self._runtime.stored(applied, "the applied value takes", path="value")
 
     async def purge(
         self,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from effectlog.context import RunningAttempt
     from effectlog.decorators.call_options import CallOptions
     from effectlog.decorators.spec import TaskSpec
-    from effectlog.engine.engine import Engine
+    from effectlog.engine.runtime import Runtime
     from effectlog.runs.administration import Administration
 
 
@@ -54,11 +54,10 @@ class Target(Protocol):
 class Enqueuer:
     """Stores calls of tasks."""
 
-    def __init__(self, engine: Engine, admin: Administration, max_value_bytes: int) -> None:
-        self._engine = engine
+    def __init__(self, runtime: Runtime, admin: Administration) -> None:
+        self._runtime = runtime
+        self._engine = runtime.engine
         self.admin = admin
-        self.codec = admin.codec
-        self._max_value_bytes = max_value_bytes
 
     # --- calls ---------------------------------------------------------------------------------
 
@@ -77,7 +76,7 @@ class Enqueuer:
             (run,),
             scope=f"task:{spec.name}",
             idempotency_key=options.idempotency_key,
-            fingerprints=json.dumps(self._engine.seals.seal(prints, run.id)),
+            fingerprints=json.dumps(self._runtime.seals.seal(prints, run.id)),
             compared=prints,
             fence=attempt.fence if attempt else None,
             older_scopes=tuple(f"task:{name}" for name in spec.aliases),
@@ -93,7 +92,11 @@ class Enqueuer:
     ) -> NewRun:
         what = f"the arguments of task {spec.name} take"
         data = fitting(
-            encoded(spec, arguments, self.codec), self._max_value_bytes, what, path="args", value=arguments
+            encoded(spec, arguments, self._runtime.codec),
+            self._runtime.max_value_bytes,
+            what,
+            path="args",
+            value=arguments,
         )
         run = NewRun(
             id=new_run_id(),
@@ -135,7 +138,7 @@ class Enqueuer:
         created = _created(outcome)
         if not created.created:
             stored, run_id = json.loads(created.fingerprints), created.run_ids[0]
-            names = differing_parameters(spec, stored, command.compared, run_id, self._engine.seals)
+            names = differing_parameters(spec, stored, command.compared, run_id, self._runtime.seals)
             if names:
                 raise _conflict(command, created, names)
         return Run(self.admin, created.run_ids[0], created=created.created, returns=spec.returns)
@@ -224,7 +227,7 @@ class Enqueuer:
             runs,
             scope=f"event:{event}",
             idempotency_key=key,
-            fingerprints=json.dumps(self._engine.seals.seal(prints, runs[0].id)),
+            fingerprints=json.dumps(self._runtime.seals.seal(prints, runs[0].id)),
             compared=prints,
             fence=attempt.fence if attempt else None,
         )
@@ -233,7 +236,7 @@ class Enqueuer:
         created = _created(outcome)
         if not created.created:
             stored = json.loads(created.fingerprints)
-            if stored != self._engine.seals.like(stored, command.compared, created.run_ids[0]):
+            if stored != self._runtime.seals.like(stored, command.compared, created.run_ids[0]):
                 raise _conflict(command, created, ["payload"])
         # Subscribers may have come or gone since the key's first emit: its runs stay what they were.
         return [Run(self.admin, run_id, created=created.created) for run_id in created.run_ids]
@@ -250,14 +253,14 @@ class Enqueuer:
         run = NewRun(
             id=new_run_id(),
             task=subscription.task,
-            args=self.codec.encode(arguments),
+            args=self._runtime.codec.encode(arguments),
             event=subscription.event,
             correlation_id=correlation_id,
             concurrency_key=_subscriber_key(subscription, arguments),
             trace=trace,
         )
         what = f"the payload of {subscription.event!r} takes"
-        fitting(run.args, self._max_value_bytes, what, path="payload", value=payload)
+        fitting(run.args, self._runtime.max_value_bytes, what, path="payload", value=payload)
         inherit(run, attempt)
         return run
 

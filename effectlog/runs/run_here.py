@@ -22,7 +22,7 @@ from effectlog.worker.running import RunningAttempts, task_limits
 from effectlog.worker.takeover import dead_owners, end_abandoned, expire
 
 if TYPE_CHECKING:
-    from effectlog.engine.engine import Engine
+    from effectlog.engine.runtime import Runtime
     from effectlog.runs.enqueue import Enqueuer
     from effectlog.runs.run import Run
     from effectlog.store.rows import StoredRun
@@ -36,13 +36,12 @@ _LOOK_INTERVAL = 0.05
 
 
 async def run_here(
-    engine: Engine,
+    runtime: Runtime,
     enqueuer: Enqueuer,
     owner: Owner,
     task: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    max_value_bytes: int,
 ) -> Run[Any]:
     """Execute until the run has ended or is held, whoever gets to execute it; gives its handle."""
     if here_attempt() is not None:
@@ -50,15 +49,16 @@ async def run_here(
             "log.run(...) inside an attempt would hold this run's place while another one runs; call the function "
             "itself to make it part of this run, or enqueue it"
         )
-    executor = RunningAttempts(engine, enqueuer.codec, owner=owner, max_value_bytes=max_value_bytes)
-    return await _Inline(engine, enqueuer, executor, task).run(args, kwargs)
+    executor = RunningAttempts(runtime, owner)
+    return await _Inline(runtime, enqueuer, executor, task).run(args, kwargs)
 
 
 class _Inline:
     """One call of ``log.run``."""
 
-    def __init__(self, engine: Engine, enqueuer: Enqueuer, executor: RunningAttempts, task: Any) -> None:
-        self._engine = engine
+    def __init__(self, runtime: Runtime, enqueuer: Enqueuer, executor: RunningAttempts, task: Any) -> None:
+        self._codec = runtime.codec
+        self._engine = runtime.engine
         self._enqueuer = enqueuer
         self._executor = executor
         self._task = task
@@ -148,4 +148,4 @@ class _Inline:
         dead = await dead_owners(store, await store.owners())
         gone = [row for row in await store.lapsed(dead) if row.id == run_id]
         tasks = {row.task: self._spec for row in gone}
-        return (await expire(store, gone[0], tasks, self._enqueuer.codec, dead)) if gone else None
+        return (await expire(store, gone[0], tasks, self._codec, dead)) if gone else None

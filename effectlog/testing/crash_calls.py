@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
-from effectlog.attempt.attempt import Attempt
 from effectlog.context import Request, place
-from effectlog.effects.driver import Invoke
+from effectlog.log import EffectLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,55 +34,50 @@ class Calls:
     fault: tuple[str, str] | None = None
     """(effect key, kind) of the one answer to spoil."""
 
-    def entered(self, request: Request) -> None:
+    @contextlib.contextmanager
+    def around(self, request: Request) -> Iterator[None]:
+        """Count one call of an effect's function, and spoil it where that is its fault."""
         self.requests[request.key] += 1
-        if self.fault == (request.key, DESTINATION_DOWN):
-            self.fault = None
+        if self._spoils(request, DESTINATION_DOWN):
             raise ConnectionRefusedError(f"simulated: the destination of {request.key!r} is down")
-
-    def returned(self, request: Request) -> None:
+        try:
+            yield
+        finally:
+            if request.operation_id_read:
+                self.keyed.add(request.key)
         self.accepted[request.key] += 1
-        if self.fault == (request.key, LOST_ANSWER):
-            self.fault = None
+        if self._spoils(request, LOST_ANSWER):
             raise ConnectionResetError(f"simulated: the answer to {request.key!r} was lost")
+
+    def _spoils(self, request: Request, kind: str) -> bool:
+        """Whether this is the answer to spoil; it is spoiled once."""
+        if self.fault != (request.key, kind):
+            return False
+        self.fault = None
+        return True
+
+
+class WatchedLog(EffectLog):
+    """A log that counts the calls of effect functions, and whose requests have settled when they return.
+
+    Nothing is on its way between two simulated processes, so no round waits for it.
+    """
+
+    def __init__(self, store: Any, calls: Calls, **options: Any) -> None:
+        super().__init__(store, **options)
+        self._runtime = replace(self._runtime, around_request=calls.around, longest_settle=0.0)
 
 
 _watching: list[Calls] = []
 
 
 @contextlib.contextmanager
-def watched(calls: Calls) -> Iterator[Calls]:
-    """Watch every effect call of this process; one matrix at a time."""
-    block, wait = Invoke.block, Invoke.wait
-    read: Any = Request.operation_id
-
-    def watch_block(step: Invoke) -> Any:
-        calls.entered(step.request)
-        value = block(step)
-        calls.returned(step.request)
-        return value
-
-    async def watch_wait(step: Invoke) -> Any:
-        calls.entered(step.request)
-        value = await wait(step)
-        calls.returned(step.request)
-        return value
-
-    def watch_id(request: Request) -> str:
-        calls.keyed.add(request.key)
-        return str(read.fget(request))
-
+def sends_heard(calls: Calls) -> Iterator[Calls]:
+    """Note what this process sends outside of effects; one matrix at a time."""
     _begin_auditing()
     _watching.append(calls)
     try:
-        with (
-            mock.patch.object(Invoke, "block", watch_block),
-            mock.patch.object(Invoke, "wait", watch_wait),
-            mock.patch.object(Request, "operation_id", property(watch_id)),
-            # Nothing is on its way between two simulated processes, so no round waits for it to settle.
-            mock.patch.object(Attempt, "settle_left", return_value=0.0),
-        ):
-            yield calls
+        yield calls
     finally:
         _watching.remove(calls)
 

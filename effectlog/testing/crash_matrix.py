@@ -26,7 +26,7 @@ from effectlog.errors import EffectLogError, EffectLogWarning
 from effectlog.log import EffectLog
 from effectlog.model import EffectState, RunState
 from effectlog.store.sqlite.store import SqliteStore
-from effectlog.testing.crash_calls import DESTINATION_DOWN, LOST_ANSWER, Calls, watched
+from effectlog.testing.crash_calls import DESTINATION_DOWN, LOST_ANSWER, Calls, WatchedLog, sends_heard
 from effectlog.testing.crash_points import Boundary, StoppingStore, kill_this_process
 from effectlog.testing.crash_report import CrashReport, CrashResult, judge
 
@@ -166,9 +166,9 @@ class _Rounds:
         (summary,) = await log.list_runs()
         return await (await log.get_run(summary.id)).record()
 
-    async def _finish(self, path: Path) -> RunRecord:
+    async def _finish(self, path: Path, calls: Calls) -> RunRecord:
         """The next owner: takes over and executes to the end."""
-        async with asyncio.timeout(ROUND_TIMEOUT), EffectLog(self._store(path), lease=LEASE) as log:
+        async with asyncio.timeout(ROUND_TIMEOUT), WatchedLog(self._store(path), calls, lease=LEASE) as log:
             await self._execute(log)
             return await self._record(log)
 
@@ -178,8 +178,8 @@ class _Rounds:
     async def without_fault(self) -> None:
         path = self._path()
         store = StoppingStore(self._store(path))
-        with watched(Calls()) as calls:
-            async with EffectLog(store, lease=LEASE, check_store=False) as log:
+        with sends_heard(Calls()) as calls:
+            async with WatchedLog(store, calls, lease=LEASE, check_store=False) as log:
                 await self._execute(log)
                 record = await self._record(log)
         self.boundaries = store.boundaries.passed
@@ -192,12 +192,13 @@ class _Rounds:
 
     async def crash(self, boundary: Boundary) -> None:
         path = self._path()
-        with watched(Calls()) as calls:
-            first = EffectLog(StoppingStore(self._store(path), boundary), lease=LEASE, check_store=False)
+        with sends_heard(Calls()) as calls:
+            store = StoppingStore(self._store(path), boundary)
+            first = WatchedLog(store, calls, lease=LEASE, check_store=False)
             with contextlib.suppress(EffectLogError):
                 async with first:
                     await self._execute(first)
-            record = await self._finish(path)
+            record = await self._finish(path, calls)
         self._judge(f"crash {boundary}", record, calls)
 
     async def kill(self, boundary: Boundary) -> None:
@@ -214,8 +215,8 @@ class _Rounds:
                 f"the child process did not reach the boundary '{boundary}': exit {child.exitcode}"
             )
         calls = await self._calls_of_the_dead(path, boundary)
-        with watched(calls):
-            record = await self._finish(path)
+        with sends_heard(calls):
+            record = await self._finish(path, calls)
         self._judge(f"kill {boundary}", record, calls)
 
     async def _calls_of_the_dead(self, path: Path, boundary: Boundary) -> Calls:
@@ -242,15 +243,15 @@ class _Rounds:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_wait(go_on), loop))
 
         store: Any = StoppingStore(self._store(path), boundary, pause)
-        with watched(Calls()) as calls:
-            log = EffectLog(store, lease=LEASE, check_store=False)
+        with sends_heard(Calls()) as calls:
+            log = WatchedLog(store, calls, lease=LEASE, check_store=False)
             async with asyncio.timeout(ROUND_TIMEOUT), log:
                 first = asyncio.create_task(self._execute(log))
                 # A body that takes another branch than the first time never comes to the boundary.
                 reached = asyncio.create_task(_wait(paused))
                 try:
                     await asyncio.wait({first, reached}, return_when=asyncio.FIRST_COMPLETED)
-                    await self._finish(path)
+                    await self._finish(path, calls)
                 finally:
                     reached.cancel()
                     go_on.set()
@@ -260,8 +261,8 @@ class _Rounds:
 
     async def spoiled_answer(self, key: str, kind: str) -> None:
         path = self._path()
-        with watched(Calls(fault=(key, kind))) as calls:
-            record = await self._finish(path)
+        with sends_heard(Calls(fault=(key, kind))) as calls:
+            record = await self._finish(path, calls)
         self._judge(f"{kind} {key}", record, calls)
 
 

@@ -22,9 +22,8 @@ from effectlog.worker.takeover import Takeovers, dead_owners, find_abandoned
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
-    from effectlog.engine.engine import Engine
+    from effectlog.engine.runtime import Runtime
     from effectlog.worker.running import RunningAttempts
     from effectlog.worker.takeover import Abandoned
 
@@ -48,8 +47,7 @@ class ClaimLoop:
 
     def __init__(
         self,
-        engine: Engine,
-        codec: Codec,
+        runtime: Runtime,
         executor: RunningAttempts,
         tasks: Callable[[], Mapping[str, TaskSpec]],
         concurrency: int,
@@ -60,8 +58,8 @@ class ClaimLoop:
         """Set once it has looked for the first time."""
         self.store_gone: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
         """Why it claims nothing more: the store is not the one that was opened."""
-        self._engine = engine
-        self._codec = codec
+        self._runtime = runtime
+        self._engine = runtime.engine
         self._executor = executor
         self._tasks = tasks
         self._concurrency = concurrency
@@ -75,8 +73,8 @@ class ClaimLoop:
         self._owners_changed = True
         self._owners_at = self._leases_at = self._claim_at = 0.0
         self._lapse_at = math.inf
-        self._takeovers = Takeovers(engine, self.poke)
-        engine.changes.listen(self.poke)
+        self._takeovers = Takeovers(runtime.engine, self.poke)
+        runtime.engine.changes.listen(self.poke)
         self._running = self._loop.create_task(self._run())
 
     @property
@@ -183,7 +181,7 @@ class ClaimLoop:
             self._lapse_at = await self._next_lapse() if others else math.inf
         if not dead and not leases_due:
             return [], dead
-        return await find_abandoned(store, tasks, self._codec, dead), dead
+        return await find_abandoned(store, tasks, self._runtime.codec, dead), dead
 
     async def _next_lapse(self) -> float:
         """The monotonic time at which the next lease ends, if the store can tell."""

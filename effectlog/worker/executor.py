@@ -93,7 +93,9 @@ class AttemptExecutor:
         if self.attempt.run.damage is not None:
             return damaged(self.attempt, self.attempt.run.damage)
         try:
-            args, kwargs = call_arguments(self.attempt.task, self.attempt.run.args, self.attempt.codec)
+            args, kwargs = call_arguments(
+                self.attempt.task, self.attempt.run.args, self.attempt.runtime.codec
+            )
         except (DecodingError, TypeError) as error:
             return unreadable_arguments(self.attempt, error)
         if self.attempt.task.retry.ends_after_crash(self.attempt.run.row.crashes):

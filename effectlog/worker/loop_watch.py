@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from effectlog.user_warnings import warn
 
 if TYPE_CHECKING:
-    from effectlog.engine.engine import Engine
+    from effectlog.engine.runtime import Runtime
     from effectlog.worker.running import RunningAttempts
 
 logger = logging.getLogger("effectlog")
@@ -28,13 +28,13 @@ _REMEMBERED = 1_000
 class LoopWatch:
     """Asks a loop for signs of life, and warns if one takes a third of the lease."""
 
-    def __init__(self, engine: Engine, executor: RunningAttempts, lease: float) -> None:
-        self._engine = engine
+    def __init__(self, runtime: Runtime, executor: RunningAttempts) -> None:
+        self._engine = runtime.engine
         self._executor = executor
-        self._lease = lease
+        self._lease = runtime.lease
         # Asked so often that what blocks for a third of the lease has been asked in time.
-        self._pause = lease / 30
-        self._limit = lease / 3 - self._pause
+        self._pause = runtime.lease / 30
+        self._limit = runtime.lease / 3 - self._pause
         self._told: deque[str] = deque(maxlen=_REMEMBERED)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None

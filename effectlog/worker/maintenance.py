@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from effectlog.engine.engine import Engine
+    from effectlog.engine.runtime import Runtime
     from effectlog.worker.claim_loop import ClaimLoop
     from effectlog.worker.owner import Owner
 
@@ -73,21 +74,20 @@ class Upkeep:
 
     def __init__(
         self,
-        engine: Engine,
+        runtime: Runtime,
         owner: Owner,
         claim_loop: ClaimLoop,
         *,
         concurrency: int,
-        heartbeat: float,
         retention: float | None,
     ) -> None:
-        self._engine = engine
+        self._engine = runtime.engine
         self._owner = owner
         self._claim_loop = claim_loop
         self._concurrency = concurrency
         self._retention = retention
         self._tasks = [
-            asyncio.create_task(self._every(min(heartbeat, BEAT_INTERVAL), self.beat)),
+            asyncio.create_task(self._every(min(runtime.heartbeat, BEAT_INTERVAL), self.beat)),
             asyncio.create_task(self._every(min(UPKEEP_INTERVAL, retention or UPKEEP_INTERVAL), self._tidy)),
         ]
 

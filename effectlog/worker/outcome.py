@@ -28,7 +28,6 @@ from effectlog.model import DAMAGED, UNREADABLE_HERE, WORKER_LOST, AttemptOutcom
 from effectlog.store import commands as c
 from effectlog.store.rows import NewRun
 from effectlog.user_warnings import warn
-from effectlog.validation import fitting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +125,7 @@ def _forgotten_effects(attempt: Attempt) -> ConfigurationError | None:
 def _success(attempt: Attempt, value: Any) -> c.EndAttempt:
     try:
         what = f"the result of task {attempt.task.name} takes"
-        data = fitting(attempt.codec.encode(value), attempt.max_value_bytes, what, path="result", value=value)
+        data = attempt.runtime.stored(value, what, path="result")
     except EncodingError as error:
         # Running again would replay every effect and fail here again.
         return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=True)
@@ -144,7 +143,7 @@ def _after_error(
             outcome,
             RunState.FAILED,
             error=error,
-            on_dead=dead_letter_run(attempt.task, attempt.run, error, attempt.codec),
+            on_dead=dead_letter_run(attempt.task, attempt.run, error, attempt.runtime.codec),
         )
     delay = retry.delay_after(errors, not_within)
     return _end(attempt, outcome, RunState.PENDING, error=error, delay=delay)

@@ -26,7 +26,7 @@ from effectlog.validation import seconds
 
 if TYPE_CHECKING:
     from effectlog.attempt.attempt import Attempt
-    from effectlog.engine.engine import Engine
+    from effectlog.engine.runtime import Runtime
 
 logger = logging.getLogger("effectlog")
 
@@ -76,14 +76,14 @@ def why_lapsed(owner_id: str) -> str:
 class Owner:
     """One owner of runs: a worker, or a log that executes ``run``. Its identity is random, never a process id."""
 
-    def __init__(self, engine: Engine, *, name: str, lease: float, heartbeat: float) -> None:
+    def __init__(self, runtime: Runtime, name: str) -> None:
         self.id = uuid.uuid4().hex
         self.name = name
-        self.lease = lease
+        self.lease = runtime.lease
         self.leaves_code_behind = False
         """Something of its attempts would not stop, and may still act until the process is gone."""
-        self._engine = engine
-        self._heartbeat = heartbeat
+        self._engine = runtime.engine
+        self._heartbeat = runtime.heartbeat
         self._attempts: dict[str, Attempt] = {}
         self._starting: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None

@@ -18,9 +18,8 @@ from effectlog.worker.executor import AttemptExecutor
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
-    from effectlog.engine.engine import Engine
+    from effectlog.engine.runtime import Runtime
     from effectlog.store.rows import StoredRun
     from effectlog.worker.owner import Owner
 
@@ -34,11 +33,10 @@ _NAMED = 5
 class RunningAttempts:
     """The attempts that one owner is executing on the calling loop."""
 
-    def __init__(self, engine: Engine, codec: Codec, *, owner: Owner, max_value_bytes: int) -> None:
+    def __init__(self, runtime: Runtime, owner: Owner) -> None:
         self.owner = owner
-        self._engine = engine
-        self._codec = codec
-        self._max_value_bytes = max_value_bytes
+        self._runtime = runtime
+        self._engine = runtime.engine
         self._executions: dict[asyncio.Task[c.Outcome | None], AttemptExecutor] = {}
 
     def __len__(self) -> int:
@@ -66,15 +64,12 @@ class RunningAttempts:
     def start(self, run: StoredRun, task: TaskSpec, sent: float) -> asyncio.Task[c.Outcome | None]:
         """Begin to execute a run that was claimed at ``sent`` (monotonic)."""
         attempt = Attempt(
+            self._runtime,
             run,
             task,
             owner=self.owner.id,
             worker=self.owner.name,
-            engine=self._engine,
-            codec=self._codec,
-            max_value_bytes=self._max_value_bytes,
-            lease=self.owner.lease,
-            lease_until=trusted_until(sent, self.owner.lease),
+            lease_until=trusted_until(sent, self._runtime.lease),
             call_effect=call.make,
         )
         execution = AttemptExecutor(attempt)

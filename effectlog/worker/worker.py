@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from types import TracebackType
 
-    from effectlog.codec import Codec
     from effectlog.decorators.spec import TaskSpec
-    from effectlog.engine.engine import Engine
+    from effectlog.engine.runtime import Runtime
 
 logger = logging.getLogger("effectlog")
 
@@ -39,29 +38,24 @@ class Worker:
 
     def __init__(
         self,
-        engine: Engine,
-        codec: Codec,
+        runtime: Runtime,
         tasks: Callable[[], Mapping[str, TaskSpec]],
         *,
         concurrency: int,
         name: str | None,
-        lease: float,
-        heartbeat: float,
-        max_value_bytes: int,
         retention: float | None,
         prepare: Callable[[], Coroutine[Any, Any, None]],
     ) -> None:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
-        self._engine = engine
-        self._codec = codec
+        self._runtime = runtime
+        self._engine = runtime.engine
         self._tasks = tasks
         self._concurrency = concurrency
-        self._heartbeat = heartbeat
         self._retention = retention
         self._prepare = prepare
-        self._owner = Owner(engine, name=self.name, lease=lease, heartbeat=heartbeat)
-        self._executor = RunningAttempts(engine, codec, owner=self._owner, max_value_bytes=max_value_bytes)
-        self._blocked = LoopWatch(engine, self._executor, lease)
+        self._owner = Owner(runtime, self.name)
+        self._executor = RunningAttempts(runtime, self._owner)
+        self._blocked = LoopWatch(runtime, self._executor)
         self._claim_loop: ClaimLoop | None = None
         self._upkeep: Upkeep | None = None
         self._left: asyncio.Future[bool] | None = None
@@ -85,14 +79,13 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._blocked.start(self._loop)
         self._claim_loop = ClaimLoop(
-            self._engine, self._codec, self._executor, self._tasks, concurrency=self._concurrency
+            self._runtime, self._executor, self._tasks, concurrency=self._concurrency
         )
         self._upkeep = Upkeep(
-            self._engine,
+            self._runtime,
             self._owner,
             self._claim_loop,
             concurrency=self._concurrency,
-            heartbeat=self._heartbeat,
             retention=self._retention,
         )
         return self

@@ -194,6 +194,11 @@ def test_product_code_does_not_import_what_tests_use(texts: dict[str, str]) -> N
             assert not any(other.startswith("effectlog.testing") for other in imported_by(text)), name
 
 
+def test_nothing_patches_the_product_from_inside(texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        assert not any(other.startswith("unittest") for other in imported_by(text)), name
+
+
 def test_importing_loads_no_store_no_telemetry_sdk_and_no_command_line() -> None:
     script = "import effectlog, sys; print(' '.join(sys.modules))"
     loaded = subprocess.run(

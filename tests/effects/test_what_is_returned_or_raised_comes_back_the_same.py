@@ -274,7 +274,7 @@ def meets_a_closed_type() -> None:
 async def test_a_final_type_without_subclasses_is_a_plain_failure_and_final(log: EffectLog) -> None:
     record = await executed(log, meets_a_closed_type)
     assert record.error is not None
-    assert (record.error.type, record.error.message) == ("effectlog.errors.EffectFailed", "no money")
+    assert (record.error.type, record.error.message) == ("effectlog.EffectFailed", "no money")
     assert outcomes(record) == ["error"]
 
 

@@ -10,11 +10,11 @@ import sys
 import threading
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from effectlog import EffectLog, RunState, durable_task, effect
+from effectlog import EffectLog, JsonCodec, RunState, durable_task, effect
 from effectlog.store import commands as c
 from effectlog.store.protocol import TAKES_NO_WRITES
 from effectlog.store.rows import NewRun
@@ -142,12 +142,12 @@ async def test_a_lease_that_the_store_did_not_renew_is_not_blamed_on_the_process
 
 
 def test_a_process_that_was_late_itself_does_not_blame_the_store() -> None:
+    from effectlog.engine.runtime import Runtime
+    from effectlog.keys import Seals
     from effectlog.worker.owner import Owner
 
-    class Engine:
-        """Never asked for anything."""
-
-    owner = Owner(Engine(), name="w", lease=0.3, heartbeat=0.1)  # type: ignore[arg-type]
+    engine: Any = None  # Never asked for anything.
+    owner = Owner(Runtime(engine, JsonCodec(), Seals(), 100, lease=0.3, heartbeat=0.1), "w")
     owner._refused, owner._refused_until = "locked", time.monotonic() + 60
     assert owner.store_trouble() == "locked"
     owner._looked_at -= 1.0

@@ -10,6 +10,8 @@ import pytest
 
 from effectlog import EffectFailed, JsonCodec, LeaseLost, Retry, StoreError
 from effectlog.attempt.stop_reason import StopReason
+from effectlog.engine.runtime import Runtime
+from effectlog.keys import Seals
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store.commands import EndAttempt, Fence
 from effectlog.store.rows import RunRow, StoredRun
@@ -49,16 +51,16 @@ class State:
     not_before: float = 0.0
     unreadable_here: bool = False
     paused_for: float = 0.0
-    max_value_bytes: int = 100
     fence: Fence = field(default_factory=lambda: Fence("run", 1))
-    codec: JsonCodec = field(default_factory=JsonCodec)
-    engine: Engine = field(default_factory=Engine)
+    engine: Any = field(default_factory=Engine)
+    runtime: Runtime = field(init=False)
     run: StoredRun = field(init=False)
     reason: str = field(init=False)
 
     def __post_init__(self) -> None:
         row = RunRow("run", "a task", RunState.RUNNING, 0.0, errors=self.errors)
         self.run = StoredRun(row, b"{}", 0.0)
+        self.runtime = Runtime(self.engine, JsonCodec(), Seals(), 100, lease=30.0, heartbeat=10.0)
         self.reason = str(self.stop_reason)
 
 

@@ -1,0 +1,54 @@
+"""What everything that makes or executes runs of one log shares: one value, handed down from ``EffectLog``."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from effectlog.validation import fitting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from effectlog.codec import Codec
+    from effectlog.context import Request
+    from effectlog.engine.engine import Engine
+    from effectlog.keys import Seals
+    from effectlog.store.protocol import Store
+
+_NOTHING = contextlib.nullcontext()
+
+
+def _nothing(_: Request) -> contextlib.AbstractContextManager[object]:
+    return _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """A log's engine and settings. Times are seconds."""
+
+    engine: Engine
+    codec: Codec
+    seals: Seals
+    """How this log keeps and compares the fingerprints of arguments."""
+    max_value_bytes: int
+    lease: float
+    heartbeat: float
+    around_request: Callable[[Request], contextlib.AbstractContextManager[object]] = _nothing
+    """Entered around each call of an effect's function. A seam for tests: in production it does nothing."""
+    longest_settle: float = math.inf
+    """No settle time counts for longer than this: tests that simulate the destination need not wait for it."""
+
+    @property
+    def store(self) -> Store:
+        """The store that the engine owns."""
+        return self.engine.store
+
+    def stored(self, value: Any, what: str, *, path: str) -> bytes:
+        """Encode a value. Raises EncodingError if it can't be stored, or takes more than ``max_value_bytes``.
+
+        ``what`` begins the message, as in ``"the result takes"``; ``path`` names the value.
+        """
+        return fitting(self.codec.encode(value), self.max_value_bytes, what, path=path, value=value)
