@@ -28,7 +28,7 @@ Leaf module: it imports nothing of ours. Every class pickles with its fields.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 
 def _rebuild(cls: type[BaseException], message: str, fields: dict[str, Any]) -> BaseException:
@@ -153,13 +153,16 @@ class NotInAttempt(EffectLogError):
 
 
 class NotInDoubt(EffectLogError):
-    """``resolve`` was called for an effect that is not in doubt, or is being executed.
+    """``resolve`` was called for an effect that is not in doubt; ``reason`` says what it is instead.
 
-    Fields: ``run_id``, ``effect_key``, ``state``, ``resolved_by``.
+    ``"not begun"``: the run has no such effect, or not yet. ``"being executed"``: a live owner awaits its outcome,
+    which may still be lost, so resolve it again later. ``"settled"``: its outcome is known.
+    Fields: ``run_id``, ``effect_key``, ``reason``, ``state``, ``resolved_by``.
     """
 
     run_id: str
     effect_key: str
+    reason: Literal["not begun", "being executed", "settled"]
     state: str | None
     resolved_by: str | None
 

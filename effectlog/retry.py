@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from effectlog.errors import ConfigurationError
-from effectlog.validation import CENTURY, error_types
+from effectlog.validation import CENTURY, error_types, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,13 @@ class Retry:
     give_up_on: tuple[type[BaseException], ...] = ()
 
     def __post_init__(self) -> None:
-        for name, least in (("max_attempts", 1), ("max_crashes", 1)):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
-                raise ConfigurationError(
-                    f"Retry({name}={getattr(self, name)!r}): give a whole number from {least} on"
-                )
+        for name in ("max_attempts", "max_crashes"):
+            whole(getattr(self, name), f"Retry({name}", least=1)
         for name, at_least in (("delay", 0.0), ("backoff", 1.0), ("max_delay", 0.0), ("jitter", 0.0)):
             given = getattr(self, name)
+            is_number = isinstance(given, int | float) and not isinstance(given, bool)
             endless = name != "max_delay" and given == math.inf
-            if not isinstance(given, int | float) or not given >= at_least or endless:
+            if not is_number or not given >= at_least or endless:
                 raise ConfigurationError(f"Retry({name}={given!r}): give a number from {at_least:g} on")
         give_up_on = error_types(self.give_up_on, "Retry(give_up_on=)")
         object.__setattr__(self, "give_up_on", give_up_on)

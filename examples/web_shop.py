@@ -107,7 +107,7 @@ async def payment_happened(request: Request) -> Response:
     except NotInDoubt as known:
         # The usual case: the charge's own answer was there first. While that is still awaited the provider
         # should say it again later, because the answer may yet be lost.
-        return Response(status_code=409 if known.state == "started" else 204)
+        return Response(status_code=409 if known.reason == "being executed" else 204)
     return Response(status_code=204)
 
 

@@ -11,6 +11,6 @@ from __future__ import annotations
 
 from effectlog.codec.classes import register
 from effectlog.codec.convert import convert, return_annotation
-from effectlog.codec.json_codec import Codec, JsonCodec, fingerprint
+from effectlog.codec.json_codec import Codec, JsonCodec, encode_as, fingerprint
 
-__all__ = ["Codec", "JsonCodec", "convert", "fingerprint", "register", "return_annotation"]
+__all__ = ["Codec", "JsonCodec", "convert", "encode_as", "fingerprint", "register", "return_annotation"]

@@ -82,6 +82,11 @@ class JsonCodec:
             ) from error
 
 
+def encode_as(codec: Codec, value: object, root: str) -> bytes:
+    """``codec.encode(value)``, whose error calls the value ``root``; another codec than ours has its own words."""
+    return codec.encode(value, root=root) if type(codec) is JsonCodec else codec.encode(value)
+
+
 def fingerprint(value: object, *, root: str = "value") -> str:
     """24 hexadecimal digits that are equal for equal values, in every process and release.
 

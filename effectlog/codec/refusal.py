@@ -78,7 +78,20 @@ def reason_against(value: Any) -> str:
             return reason
     if callable(value):
         return "code can't be stored: use a value, or a name by which the code is found again"
+    if (from_pydantic := _pydantic_reason(type(value))) is not None:
+        return from_pydantic
     base = next((base.__name__ for base in _BUILTINS if isinstance(value, base)), None)
     if base is not None:
         return f"a subclass of {base} would not come back as itself: use a plain {base}"
     return "use plain values, a dataclass, an enum, a pydantic model or a msgspec Struct"
+
+
+def _pydantic_reason(cls: type) -> str | None:
+    """For what comes out of pydantic's models, or is one of its release 1; asked without importing it."""
+    if hasattr(cls, "get_secret_value"):
+        return "a secret would be readable in the store: pass the name under which the task finds it"
+    if hasattr(cls, "__fields_set__") and hasattr(cls, "__fields__"):
+        return "it is a model of pydantic 1: use its `.dict()`, or make it a model of pydantic 2"
+    if cls.__module__.partition(".")[0] in ("pydantic", "pydantic_core"):
+        return "use its text: `str(...)`"
+    return None

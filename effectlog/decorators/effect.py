@@ -146,7 +146,7 @@ class _Caller:
         self._binder = Binder(function, skip_first=_takes_self(function))
         self._binder.require(spec.ignore, "ignore=", spec.name)
         names = list(signature_of(function).parameters)
-        self._template = KeyTemplate(key, function, names)
+        self._template = KeyTemplate(key, function, names, what=f"effect {spec.name}")
         self._defaults: dict[str, str] | None = None
         self._warned = False
 

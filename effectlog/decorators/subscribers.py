@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 from effectlog.errors import ConfigurationError
@@ -28,8 +29,10 @@ def check_subscriber(spec: TaskSpec) -> None:
 
 def payload_parameter(spec: TaskSpec) -> str:
     """The parameter that takes an event's payload. Raises ConfigurationError for a signature without one."""
-    required = [p.name for p in spec.signature.parameters.values() if p.default is p.empty]
-    names = list(spec.signature.parameters)
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    takers = [p for p in spec.signature.parameters.values() if p.kind not in variadic]
+    required = [p.name for p in takers if p.default is p.empty]
+    names = [p.name for p in takers]
     if not names or len(required) > 1:
         raise ConfigurationError(
             f"task {spec.name} is subscribed to an event, so it takes the payload as its one required "

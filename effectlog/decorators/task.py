@@ -242,7 +242,10 @@ def _declare(
     limit = None if timeout is None else seconds(timeout, f"task {stored} (timeout", positive=True)
     if concurrency is not None:
         whole(concurrency, f"task {stored} (concurrency", least=1)
-    key = None if concurrency_key is None else KeyTemplate(concurrency_key, inner, signature.parameters)
+    key = None
+    if concurrency_key is not None:
+        what = f"task {stored} (concurrency_key=)"
+        key = KeyTemplate(concurrency_key, inner, signature.parameters, what=what)
     spec = TaskSpec(
         name=stored,
         function=call,

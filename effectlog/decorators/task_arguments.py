@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from effectlog.codec import encode_as
 from effectlog.decorators.functions import short_name
 from effectlog.errors import DecodingError, EncodingError
 from effectlog.keys import Seals, differing, fingerprints
@@ -29,7 +30,7 @@ def bound(task: TaskSpec, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> d
 def encoded(task: TaskSpec, arguments: Mapping[str, Any], codec: Codec) -> bytes:
     """The arguments as stored. Raises EncodingError naming task, parameter, type and remedy."""
     try:
-        return codec.encode(dict(arguments))
+        return encode_as(codec, dict(arguments), "arguments")
     except EncodingError:
         for name, value in arguments.items():
             _check(task, name, value, codec)
@@ -38,12 +39,12 @@ def encoded(task: TaskSpec, arguments: Mapping[str, Any], codec: Codec) -> bytes
 
 def _check(task: TaskSpec, name: str, value: Any, codec: Codec) -> None:
     try:
-        codec.encode(value)
+        encode_as(codec, value, name)
     except EncodingError as error:
         raise EncodingError(
             f"argument {name!r} of task {task.name} can't be stored: {error}. Pass what identifies it (an "
             "id, a URL) and build the object inside the task",
-            path=name,
+            path=f"{name}{getattr(error, 'path', '')}",
             type_name=type(value).__qualname__,
         ) from error
 

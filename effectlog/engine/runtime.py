@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from effectlog.codec import encode_as
 from effectlog.validation import fitting
 
 if TYPE_CHECKING:
@@ -51,4 +52,4 @@ class Runtime:
 
         ``what`` begins the message, as in ``"the result takes"``; ``path`` names the value.
         """
-        return fitting(self.codec.encode(value), self.max_value_bytes, what, path=path, value=value)
+        return fitting(encode_as(self.codec, value, path), self.max_value_bytes, what, path=path, value=value)

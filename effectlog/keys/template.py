@@ -43,13 +43,20 @@ class KeyTemplate:
     """How a key is made from a call: ``str.format`` syntax over the parameters, or a callable.
 
     ``parameters`` are the names that fields may begin with. A callable gets the call's own arguments and
-    returns the key. Raises ``KeyTemplateError`` at once for a template that can never work.
+    returns the key. ``what`` names it in errors, by default as the function. Raises ``KeyTemplateError`` at once
+    for a template that can never work.
     """
 
     def __init__(
-        self, template: str | Callable[..., str], function: Callable[..., Any], parameters: Iterable[str]
+        self,
+        template: str | Callable[..., str],
+        function: Callable[..., Any],
+        parameters: Iterable[str],
+        *,
+        what: str | None = None,
     ) -> None:
         self._owner = getattr(function, "__qualname__", repr(function))
+        self._what = what or self._owner
         self._callable = None if isinstance(template, str) else template
         self._parts: tuple[str | _Field, ...] = ()
         if isinstance(template, str):
@@ -64,7 +71,7 @@ class KeyTemplate:
         """The key of one call; a template reads ``arguments``, a callable is called with the others.
 
         Raises ``KeyTemplateError`` for a key that is empty, too long, not storable as text, or made from a
-        value without a stable text form.
+        value without a stable text form, and for whatever the callable raises.
         """
         if self._callable is not None:
             return self._check(self._call(args, kwargs))
@@ -121,7 +128,10 @@ class KeyTemplate:
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
         assert self._callable is not None  # noqa: S101 - narrows the type; render() has asked
-        key: object = self._callable(*args, **kwargs)
+        try:
+            key: object = self._callable(*args, **kwargs)
+        except Exception as error:
+            raise self._error(f"its key callable raised {type(error).__name__}: {error}") from error
         if inspect.iscoroutine(key):
             key.close()
         if isinstance(key, str) and _ADDRESS_IN_TEXT.search(key):
@@ -144,7 +154,7 @@ class KeyTemplate:
         return key
 
     def _error(self, reason: str, field: str | None = None) -> KeyTemplateError:
-        return KeyTemplateError(f"{self._owner}: {reason}", function=self._owner, field=field)
+        return KeyTemplateError(f"{self._what}: {reason}", function=self._owner, field=field)
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,10 +235,12 @@ def _not_in_doubt(run_id: str, key: str, refused: c.Refused, keys: list[str]) ->
             f"run {run_id} has no effect {key!r}; its effects are {known}",
             run_id=run_id,
             effect_key=key,
+            reason="not begun",
             state=None,
             resolved_by=None,
         )
-    if refused.reason is c.Refusal.BEING_EXECUTED:
+    executed = refused.reason is c.Refusal.BEING_EXECUTED
+    if executed:
         why = "a live owner is executing it right now; wait for its outcome"
     elif effect.resolved_by:
         why = f"it is {effect.state} already, resolved by {effect.resolved_by}"
@@ -248,6 +250,7 @@ def _not_in_doubt(run_id: str, key: str, refused: c.Refused, keys: list[str]) ->
         f"effect {key!r} of run {run_id} is not resolved: {why}",
         run_id=run_id,
         effect_key=key,
+        reason="being executed" if executed else "settled",
         state=str(effect.state),
         resolved_by=effect.resolved_by,
     )

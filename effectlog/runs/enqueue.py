@@ -10,6 +10,7 @@ from collections.abc import Sized
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from effectlog import telemetry
+from effectlog.codec import encode_as
 from effectlog.context import here_attempt
 from effectlog.decorators.registry import registered
 from effectlog.decorators.subscribers import once_each, payload_parameter
@@ -253,7 +254,7 @@ class Enqueuer:
         run = NewRun(
             id=new_run_id(),
             task=subscription.task,
-            args=self._runtime.codec.encode(arguments),
+            args=encode_as(self._runtime.codec, arguments, "arguments"),
             event=subscription.event,
             correlation_id=correlation_id,
             concurrency_key=_subscriber_key(subscription, arguments),

@@ -145,6 +145,13 @@ async def test_a_value_that_is_too_big_is_refused_and_nothing_is_decided(path: s
             assert await run.result(timeout=20) == 7
 
 
+async def why_not(log: EffectLog, run: str, key: str) -> str:
+    """What a webhook learns of an effect that it can't decide."""
+    with pytest.raises(NotInDoubt) as told:
+        await log.resolve(run, key, Applied(8), by="webhook")
+    return told.value.reason
+
+
 async def test_what_is_not_in_doubt_is_refused(log: EffectLog, until: Any) -> None:
     done = await log.enqueue(task, "works")
     refused = await log.enqueue(task, "declined")
@@ -157,6 +164,8 @@ async def test_what_is_not_in_doubt_is_refused(log: EffectLog, until: Any) -> No
         await log.resolve(refused.id, "decline", NotApplied(), by="Ann")
     with pytest.raises(NotInDoubt, match="no effect 'sned'; its effects are 'send'"):
         await log.resolve(done.id, "sned", Applied(8), by="Ann")
+    assert [await why_not(log, done.id, key) for key in ("send", "sned")] == ["settled", "not begun"]
+    assert await why_not(log, refused.id, "decline") == "settled"
     with pytest.raises(RunNotFound):
         await log.resolve("no such run", "send", Applied(8), by="Ann")
     assert (await done.record()).result == 7
@@ -179,6 +188,7 @@ async def test_a_request_under_way_is_not_decided_until_its_owner_is_gone(log: E
     )
     with pytest.raises(NotInDoubt, match="executing"):
         await log.resolve(run.id, "send", Applied(8), by="Ann")
+    assert await why_not(log, run.id, "send") == "being executed"
     ghost.lapse()
     await log.resolve(run.id, "send", Applied(8), by="Ann")
     async with log.worker():

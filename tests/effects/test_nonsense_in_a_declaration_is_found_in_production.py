@@ -38,6 +38,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "final of no type": (lambda: effect("k", final=ANY)(send), "final=.*exception type"),
     "final of an instance": (lambda: effect("k", final=(ValueError(),))(send), "final=.*exception type"),  # type: ignore[arg-type]
     "give_up_on of no type": (lambda: Retry(give_up_on=(ANY,)), "give_up_on=.*exception type"),
+    "max_attempts as a truth value": (lambda: Retry(max_attempts=True), "max_attempts=True.*whole number"),
+    "max_crashes as a truth value": (lambda: Retry(max_crashes=True), "max_crashes=True.*whole number"),
+    "retry delay as a truth value": (lambda: Retry(delay=True), "delay=True.*number"),
+    "jitter as a truth value": (lambda: Retry(jitter=False), "jitter=False.*number"),
     "retry delay as text": (lambda: Retry(delay=ANY), "delay=.*number"),
     "retry delay not a number": (lambda: Retry(delay=math.nan), "delay=.*number"),
     "retry of an effect as a number": (lambda: effect("k", retry=3)(send), "effect .*retry=3; give a Retry"),  # type: ignore[arg-type]

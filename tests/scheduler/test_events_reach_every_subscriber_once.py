@@ -161,3 +161,17 @@ def test_what_an_emitter_could_not_know_is_refused_at_declaration() -> None:
 
         @durable_task(on="x", concurrency_key="{region}")
         async def other_field(order: int, region: str = "eu") -> None: ...
+
+
+@durable_task(name="taking.more", on="scheduler.variadic")
+def taking_more(order: dict[str, Any], *more: Any, **options: Any) -> tuple[Any, ...]:
+    return order["id"], more, options
+
+
+async def test_a_subscriber_may_take_more_than_the_payload(log: EffectLog) -> None:
+    (run,) = await log.emit("scheduler.variadic", ORDER)
+    async with log.worker():
+        assert await run.result(timeout=20) == (1, (), {})
+    for no_taker in (lambda *orders: orders, lambda **orders: orders, lambda one, two: (one, two)):
+        with pytest.raises(ConfigurationError, match="its one required parameter"):
+            durable_task(name="taking.none", on="scheduler.variadic")(no_taker)

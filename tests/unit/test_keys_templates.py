@@ -259,6 +259,9 @@ def test_an_async_callable_is_refused() -> None:
         key(lambda *args: make(*args), 1)  # noqa: PLW0108 - hides that it is async
 
 
-def test_what_a_callable_raises_is_its_own() -> None:
-    with pytest.raises(KeyError, match="missing"):
+def test_what_a_callable_raises_is_the_cause_of_an_error_that_names_the_function() -> None:
+    with pytest.raises(
+        KeyTemplateError, match=r"^send: its key callable raised KeyError: 'missing'$"
+    ) as caught:
         key(lambda order: order["missing"], {})
+    assert isinstance(caught.value.__cause__, KeyError)
