@@ -64,7 +64,7 @@ class Damage:
 
 VALUES = {
     "TEXT": ("cut {", "", None, 7, b"\xff\x00"),
-    "INTEGER": (-7, 2**40, None, "text"),
+    "INTEGER": (-7, 2**40, 2**63 - 1, None, "text"),
     "REAL": (1e300, -1e300, None, "text"),
     "BLOB": (b'{"cut', b"\xff", b'{"!":"what","v":1}', None, "text"),
 }

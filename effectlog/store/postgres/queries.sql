@@ -397,7 +397,9 @@ SELECT r.id, r.task, r.state, r.due_at, r.attempt, r.attempt_outcome, r.owner, r
        r.releasing, r.errors, r.crashes, r.cancel_requested, r.finished_at, r.error_type, r.error_message,
        r.error_traceback, r.created_at, r.idempotency_key, r.correlation_id, r.parent_id,
        (SELECT pg_catalog.count(*) FROM effectlog.attempts AS a WHERE a.run_id = r.id),
-       (SELECT coalesce(pg_catalog.sum(e.requests), 0)::bigint FROM effectlog.effects AS e WHERE e.run_id = r.id)
+       -- The sum of damaged counts may exceed a bigint, and must not fail the list for it.
+       (SELECT least(coalesce(pg_catalog.sum(e.requests), 0), 9223372036854775807)::bigint
+        FROM effectlog.effects AS e WHERE e.run_id = r.id)
 FROM effectlog.runs AS r WHERE r.id = ANY($1::text[]);
 
 -- name: list_unsettled

@@ -18,6 +18,7 @@ from effectlog.store.rules import runs as run_rules
 from effectlog.store.rules.execute import execute
 from effectlog.store.rules.working_set import RowsNeeded, WorkingSet, needs
 from effectlog.store.sqlite.bulk_write import write_rows
+from effectlog.store.sqlite.errors import UNSTORABLE
 from effectlog.store.statements import statements
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _claim(
     try:
         with _savepoint(connection):
             stored = _take(connection, working_set, live, command, found)
-    except sqlite3.IntegrityError:
+    except UNSTORABLE:
         stored = _take_apart(connection, working_set, live, command, found)
     live.claimed(stored)
     return c.Claimed(tuple(stored), working_set.now)
@@ -214,7 +215,7 @@ def _take_apart(
         try:
             with _savepoint(connection):
                 stored += _take(connection, working_set, live, command, [run_id])
-        except sqlite3.IntegrityError as error:
+        except UNSTORABLE as error:
             working_set.runs.pop(run_id, None)
             working_set.clear_changes()
             reason = f"the row of run {run_id} is damaged in the store: {error}"

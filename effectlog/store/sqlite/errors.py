@@ -9,6 +9,10 @@ from effectlog.errors import ConfigurationError, StoreClosed, StoreError
 from effectlog.store.protocol import TAKES_NO_WRITES
 
 
+UNSTORABLE = (sqlite3.IntegrityError, OverflowError)
+"""What was to be written breaks the rules of the tables, or is no 64-bit integer."""
+
+
 def no_connection(transaction: Any) -> ConfigurationError:
     return ConfigurationError(
         f"a {type(transaction).__name__} is no connection of sqlite3, aiosqlite or SQLAlchemy, so nothing can be "

@@ -196,7 +196,8 @@ SELECT r.id, r.task, r.state, r.due_at, r.attempt, r.attempt_outcome, r.owner, r
        r.error_traceback, iif(r.state = 'pending', r.waits_since, NULL),
        r.created_at, r.idempotency_key, r.correlation_id, r.parent_id,
        (SELECT count(*) FROM effectlog_attempts AS a WHERE a.run_id = r.id),
-       (SELECT coalesce(sum(e.requests), 0) FROM effectlog_effects AS e WHERE e.run_id = r.id)
+       -- sum() would raise where damaged counts exceed an integer, and fail the list for it.
+       (SELECT CAST(total(e.requests) AS INTEGER) FROM effectlog_effects AS e WHERE e.run_id = r.id)
 FROM effectlog_runs AS r WHERE r.id IN (SELECT value FROM json_each(?));
 
 -- name: list_unsettled
