@@ -1,4 +1,4 @@
-CREATE TABLE effectlog.runs (
+CREATE TABLE {schema}.runs (
     id TEXT NOT NULL PRIMARY KEY CHECK (pg_catalog.length(id) BETWEEN 1 AND 64),
     seq BIGINT GENERATED ALWAYS AS IDENTITY UNIQUE,
     task TEXT NOT NULL,
@@ -35,15 +35,15 @@ CREATE TABLE effectlog.runs (
     CHECK (result IS NULL OR state = 'succeeded')
 );
 
-CREATE INDEX runs_pending ON effectlog.runs (task, due_at, seq) WHERE state = 'pending' AND crashes < 2;
-CREATE INDEX runs_suspect ON effectlog.runs (task, due_at, seq) WHERE state = 'pending' AND crashes >= 2;
-CREATE INDEX runs_running ON effectlog.runs (task, concurrency_key) WHERE state = 'running';
-CREATE INDEX runs_ended ON effectlog.runs (finished_at) WHERE finished_at IS NOT NULL;
-CREATE INDEX runs_by_state ON effectlog.runs (state, seq);
-CREATE INDEX runs_by_task ON effectlog.runs (task, seq);
-CREATE INDEX runs_by_key ON effectlog.runs (scope, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX runs_pending ON {schema}.runs (task, due_at, seq) WHERE state = 'pending' AND crashes < 2;
+CREATE INDEX runs_suspect ON {schema}.runs (task, due_at, seq) WHERE state = 'pending' AND crashes >= 2;
+CREATE INDEX runs_running ON {schema}.runs (task, concurrency_key) WHERE state = 'running';
+CREATE INDEX runs_ended ON {schema}.runs (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX runs_by_state ON {schema}.runs (state, seq);
+CREATE INDEX runs_by_task ON {schema}.runs (task, seq);
+CREATE INDEX runs_by_key ON {schema}.runs (scope, idempotency_key) WHERE idempotency_key IS NOT NULL;
 
-CREATE TABLE effectlog.idempotency_keys (
+CREATE TABLE {schema}.idempotency_keys (
     scope TEXT NOT NULL,
     idempotency_key TEXT NOT NULL,
     fingerprints TEXT NOT NULL,
@@ -51,7 +51,7 @@ CREATE TABLE effectlog.idempotency_keys (
     PRIMARY KEY (scope, idempotency_key)
 );
 
-CREATE TABLE effectlog.attempts (
+CREATE TABLE {schema}.attempts (
     run_id TEXT NOT NULL,
     number BIGINT NOT NULL CHECK (number > 0),
     owner TEXT NOT NULL,
@@ -69,7 +69,7 @@ CREATE TABLE effectlog.attempts (
     CHECK ((ended_at IS NULL) = (outcome IS NULL))
 );
 
-CREATE TABLE effectlog.effects (
+CREATE TABLE {schema}.effects (
     run_id TEXT NOT NULL,
     effect_key TEXT NOT NULL CHECK (pg_catalog.length(effect_key) > 0),
     name TEXT NOT NULL,
@@ -79,7 +79,8 @@ CREATE TABLE effectlog.effects (
     state TEXT NOT NULL CHECK (state IN ('started', 'completed', 'failed')),
     version BIGINT NOT NULL CHECK (version > 0),
     generation BIGINT NOT NULL CHECK (generation >= 0),
-    requests BIGINT NOT NULL CHECK (requests > 0),
+    -- One that was announced and then not made doesn't count, so there may have been no request at all.
+    requests BIGINT NOT NULL CHECK (requests >= 0),
     open_requests BIGINT NOT NULL CHECK (open_requests BETWEEN 0 AND requests),
     executing TEXT NOT NULL,
     attempt BIGINT NOT NULL CHECK (attempt > 0),
@@ -107,17 +108,19 @@ CREATE TABLE effectlog.effects (
     CHECK (NOT final OR state = 'failed')
 );
 
-CREATE INDEX effects_unsettled ON effectlog.effects (run_id) WHERE state = 'started';
+CREATE INDEX effects_unsettled ON {schema}.effects (run_id) WHERE state = 'started';
 
-CREATE TABLE effectlog.subscriptions (
+CREATE TABLE {schema}.subscriptions (
     event TEXT NOT NULL,
     task TEXT NOT NULL,
     parameter TEXT NOT NULL,
     concurrency_key TEXT,
+    -- The names that the task had before, as a JSON array: an event makes no second run under one of them.
+    aliases TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (event, task)
 );
 
-CREATE TABLE effectlog.workers (
+CREATE TABLE {schema}.workers (
     owner TEXT NOT NULL PRIMARY KEY,
     worker TEXT NOT NULL,
     host TEXT NOT NULL,
@@ -129,7 +132,7 @@ CREATE TABLE effectlog.workers (
 );
 
 -- Who holds which session advisory lock, and where its process can be looked up.
-CREATE TABLE effectlog.owners (
+CREATE TABLE {schema}.owners (
     owner TEXT NOT NULL PRIMARY KEY,
     lock_key BIGINT NOT NULL,
     host TEXT NOT NULL,
@@ -140,7 +143,7 @@ CREATE TABLE effectlog.owners (
 );
 
 -- The number of the last transaction of each writer: what tells whether a commit without an answer landed.
-CREATE TABLE effectlog.writers (
+CREATE TABLE {schema}.writers (
     id BIGINT NOT NULL PRIMARY KEY,
     batch BIGINT NOT NULL,
     opened_at DOUBLE PRECISION NOT NULL

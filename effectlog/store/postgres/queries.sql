@@ -3,23 +3,34 @@
 -- is grammar, and refuses one), and every parameter has its type. What also runs in a transaction of the caller's,
 -- whose search_path is the caller's, names its operators with their schema as well.
 
+-- include: run_columns
+id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing, errors, crashes,
+       cancel_requested, finished_at, error_type, error_message, error_traceback
+
+-- include: effect_columns
+run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
+       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
+       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
+       error_message, error_traceback, destination, resolved_by, evidence, late_result,
+       late_attempt
+
 -- name: trust_catalog_alone
 SET search_path TO pg_catalog;
 
 -- name: schema_version
-SELECT pg_catalog.max(number) FROM effectlog.migrations;
+SELECT pg_catalog.max(number) FROM {schema}.migrations;
 
 -- name: schema_exists
-SELECT pg_catalog.to_regnamespace('effectlog') IS NOT NULL;
+SELECT pg_catalog.to_regnamespace('{schema}') IS NOT NULL;
 
 -- name: tables_exist
-SELECT pg_catalog.to_regclass('effectlog.migrations') IS NOT NULL;
+SELECT pg_catalog.to_regclass('{schema}.migrations') IS NOT NULL;
 
 -- name: create_schema
-CREATE SCHEMA IF NOT EXISTS effectlog;
+CREATE SCHEMA IF NOT EXISTS {schema};
 
 -- name: create_migrations
-CREATE TABLE IF NOT EXISTS effectlog.migrations (
+CREATE TABLE IF NOT EXISTS {schema}.migrations (
     number BIGINT NOT NULL PRIMARY KEY,
     name TEXT NOT NULL,
     applied_at DOUBLE PRECISION NOT NULL,
@@ -27,7 +38,7 @@ CREATE TABLE IF NOT EXISTS effectlog.migrations (
 );
 
 -- name: save_migration
-INSERT INTO effectlog.migrations (number, name, applied_at)
+INSERT INTO {schema}.migrations (number, name, applied_at)
 VALUES ($1::bigint, $2::text, extract(epoch FROM pg_catalog.clock_timestamp())::float8);
 
 -- name: advisory_locks
@@ -90,7 +101,7 @@ WHERE a.datname = pg_catalog.current_database() AND a.usename = current_user
       - pg_catalog.make_interval(secs => $2::float8
                                           + CASE a.wait_event WHEN 'ClientWrite' THEN $3::float8 ELSE 0 END)
   AND ($4::text[] IS NULL OR a.pid IN (
-      SELECT l.pid FROM effectlog.runs AS r
+      SELECT l.pid FROM {schema}.runs AS r
       JOIN pg_catalog.pg_locks AS l ON l.transactionid = r.xmax AND l.granted
       WHERE r.id = ANY($4::text[]) AND l.locktype = 'transactionid'));
 
@@ -98,7 +109,7 @@ WHERE a.datname = pg_catalog.current_database() AND a.usename = current_user
 VALUES ($1::text[], $2::bigint[], $3::float8[], $4::boolean[], $5::bytea[]);
 
 -- name: add_writer
-INSERT INTO effectlog.writers (id, batch, opened_at)
+INSERT INTO {schema}.writers (id, batch, opened_at)
 VALUES ($1::bigint, 0, extract(epoch FROM pg_catalog.clock_timestamp())::float8)
 ON CONFLICT (id) DO NOTHING;
 
@@ -109,7 +120,7 @@ SELECT current_user;
 -- What this role may not do with which table. Keys are never changed, and migrations are the migrator's.
 SELECT c.relname, wanted.privilege
 FROM pg_catalog.pg_class AS c CROSS JOIN pg_catalog.unnest($1::text[]) WITH ORDINALITY AS wanted(privilege, place)
-WHERE c.relnamespace = pg_catalog.to_regnamespace('effectlog') AND c.relkind = 'r'
+WHERE c.relnamespace = pg_catalog.to_regnamespace('{schema}') AND c.relkind = 'r'
   AND c.relname IN ('attempts', 'effects', 'idempotency_keys', 'migrations', 'owners', 'runs', 'subscriptions',
                     'workers', 'writers')
   AND NOT (c.relname = 'migrations' AND wanted.privilege IN ('INSERT', 'DELETE'))
@@ -123,7 +134,7 @@ SELECT c.relname, pg_catalog.string_agg(p.polname::text, ', ' ORDER BY p.polname
 FROM pg_catalog.pg_class AS c LEFT JOIN pg_catalog.pg_policy AS p ON p.polrelid = c.oid AND EXISTS (
     SELECT 1 FROM pg_catalog.unnest(p.polroles) AS granted(role)
     WHERE CASE WHEN role = 0 THEN TRUE ELSE pg_catalog.pg_has_role(role, 'USAGE') END)
-WHERE c.relnamespace = pg_catalog.to_regnamespace('effectlog') AND c.relkind = 'r'
+WHERE c.relnamespace = pg_catalog.to_regnamespace('{schema}') AND c.relkind = 'r'
   AND c.relname IN ('attempts', 'effects', 'idempotency_keys', 'migrations', 'owners', 'runs', 'subscriptions',
                     'workers', 'writers')
   AND pg_catalog.row_security_active(c.oid)
@@ -145,95 +156,80 @@ SET LOCAL search_path TO pg_catalog;
 -- The division fails the transaction if this writer's number has moved on, so that a message that was
 -- given up as lost can never commit late.
 WITH mark AS (
-    UPDATE effectlog.writers SET batch = {batch} WHERE id = {writer} AND batch = {batch} - 1 RETURNING 1
+    UPDATE {schema}.writers SET batch = {batch} WHERE id = {writer} AND batch = {batch} - 1 RETURNING 1
 )
 SELECT 1 / pg_catalog.count(*) FROM mark;
 COMMIT;
 
 -- name: give_up_batch
-INSERT INTO effectlog.writers (id, batch, opened_at)
+INSERT INTO {schema}.writers (id, batch, opened_at)
 VALUES ($1::bigint, $2::bigint + 1, extract(epoch FROM pg_catalog.clock_timestamp())::float8)
-ON CONFLICT (id) DO UPDATE SET batch = excluded.batch WHERE effectlog.writers.batch = $2::bigint - 1
+ON CONFLICT (id) DO UPDATE SET batch = excluded.batch WHERE {schema}.writers.batch = $2::bigint - 1
 RETURNING batch;
 
 -- name: read_batch
-SELECT batch FROM effectlog.writers WHERE id = $1::bigint;
+SELECT batch FROM {schema}.writers WHERE id = $1::bigint;
 
 -- name: remove_writer
-DELETE FROM effectlog.writers WHERE id OPERATOR(pg_catalog.=) $1::bigint;
+DELETE FROM {schema}.writers WHERE id OPERATOR(pg_catalog.=) $1::bigint;
 
 -- name: remove_old_writers
-DELETE FROM effectlog.writers
+DELETE FROM {schema}.writers
 WHERE opened_at < extract(epoch FROM pg_catalog.clock_timestamp())::float8 - $1::float8 RETURNING 1;
 
 -- name: lock_runs
 WITH locked AS MATERIALIZED (
-    SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-           errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
-    FROM effectlog.runs WHERE id OPERATOR(pg_catalog.=) ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED
+    SELECT {run_columns}
+    FROM {schema}.runs WHERE id OPERATOR(pg_catalog.=) ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED
 )
 SELECT locked.*, extract(epoch FROM pg_catalog.clock_timestamp())::float8 AS now
 FROM (VALUES (1)) AS always LEFT JOIN locked ON TRUE;
 
 -- name: see_runs
 WITH seen AS MATERIALIZED (
-    SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-           errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
-    FROM effectlog.runs WHERE id OPERATOR(pg_catalog.=) ANY($1::text[])
+    SELECT {run_columns}
+    FROM {schema}.runs WHERE id OPERATOR(pg_catalog.=) ANY($1::text[])
 )
 SELECT seen.*, extract(epoch FROM pg_catalog.clock_timestamp())::float8 AS now
 FROM (VALUES (1)) AS always LEFT JOIN seen ON TRUE;
 
 -- name: existing_runs
-SELECT id FROM effectlog.runs WHERE id OPERATOR(pg_catalog.=) ANY($1::text[]);
+SELECT id FROM {schema}.runs WHERE id OPERATOR(pg_catalog.=) ANY($1::text[]);
 
 -- name: load_runs
-SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
-FROM effectlog.runs WHERE id = ANY($1::text[]);
+SELECT {run_columns}
+FROM {schema}.runs WHERE id = ANY($1::text[]);
 
 -- name: load_payloads
 SELECT id, args, created_at, result, scope, idempotency_key, correlation_id, parent_id, event, depth, trace
-FROM effectlog.runs WHERE id = ANY($1::text[]);
+FROM {schema}.runs WHERE id = ANY($1::text[]);
 
 -- name: load_effects
-SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
-       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
-       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
-       error_message, error_traceback, destination, resolved_by, evidence, late_result,
-       late_attempt
-FROM effectlog.effects
+SELECT {effect_columns}
+FROM {schema}.effects
 WHERE (run_id, effect_key) OPERATOR(pg_catalog.=) ANY (SELECT * FROM unnest($1::text[], $2::text[]));
 
 -- name: load_unsettled
-SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
-       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
-       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
-       error_message, error_traceback, destination, resolved_by, evidence, late_result,
-       late_attempt
-FROM effectlog.effects
+SELECT {effect_columns}
+FROM {schema}.effects
 WHERE state OPERATOR(pg_catalog.=) 'started' AND run_id OPERATOR(pg_catalog.=) ANY($1::text[]);
 
 -- name: load_journal
-SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
-       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
-       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
-       error_message, error_traceback, destination, resolved_by, evidence, late_result,
-       late_attempt
-FROM effectlog.effects WHERE run_id = ANY($1::text[])
+SELECT {effect_columns}
+FROM {schema}.effects WHERE run_id = ANY($1::text[])
 ORDER BY run_id, started_at, effect_key COLLATE pg_catalog."C";
 
 -- name: load_attempts
 SELECT run_id, number, owner, worker, started_at, ended_at, outcome,
        error_type, error_message, error_traceback, trace
-FROM effectlog.attempts WHERE run_id = ANY($1::text[]) ORDER BY run_id, number;
+FROM {schema}.attempts WHERE run_id = ANY($1::text[]) ORDER BY run_id, number;
 
 -- name: load_keys
-SELECT scope, idempotency_key, run_ids, fingerprints FROM effectlog.idempotency_keys
+SELECT scope, idempotency_key, run_ids, fingerprints FROM {schema}.idempotency_keys
 WHERE (scope, idempotency_key) OPERATOR(pg_catalog.=) ANY (SELECT * FROM unnest($1::text[], $2::text[]));
 
 -- name: insert_run
-INSERT INTO effectlog.runs (id, task, state, due_at, created_at, event, scope, idempotency_key,
+INSERT INTO {schema}.runs (id, task, state, due_at, created_at, event, scope, idempotency_key,
                             correlation_id, parent_id, depth, concurrency_key, trace, args)
 SELECT id, task, 'pending', due_at, created_at, event, scope, idempotency_key,
        correlation_id, parent_id, depth, concurrency_key, trace, args
@@ -245,7 +241,7 @@ FROM unnest($1::text[], $2::text[], $3::float8[], $4::float8[], $5::text[], $6::
 ORDER BY place;
 
 -- name: insert_key
-INSERT INTO effectlog.idempotency_keys (scope, idempotency_key, run_ids, fingerprints)
+INSERT INTO {schema}.idempotency_keys (scope, idempotency_key, run_ids, fingerprints)
 SELECT scope, idempotency_key, run_ids, fingerprints
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS new(scope, idempotency_key, run_ids, fingerprints)
 ORDER BY scope, idempotency_key
@@ -253,7 +249,7 @@ ON CONFLICT (scope, idempotency_key) DO NOTHING
 RETURNING 1;
 
 -- name: update_run
-UPDATE effectlog.runs AS r SET
+UPDATE {schema}.runs AS r SET
     state = new.state, due_at = new.due_at, attempt = new.attempt, attempt_outcome = new.attempt_outcome,
     owner = new.owner, lease_expires = new.lease_expires, lease_clock = new.lease_clock,
     releasing = new.releasing, errors = new.errors, crashes = new.crashes,
@@ -269,7 +265,7 @@ FROM unnest($1::text[], $2::float8[], $3::bigint[], $4::text[], $5::text[], $6::
 WHERE r.id OPERATOR(pg_catalog.=) new.id;
 
 -- name: fail_damaged
-UPDATE effectlog.runs SET
+UPDATE {schema}.runs SET
     state = 'failed', attempt = greatest(attempt, 0), attempt_outcome = NULL, owner = NULL, result = NULL,
     finished_at = extract(epoch FROM pg_catalog.clock_timestamp())::float8,
     error_type = 'effectlog.Damaged', error_message = $2::text, error_traceback = ''
@@ -277,11 +273,11 @@ WHERE id = $1::text AND state = 'pending'
 RETURNING 1;
 
 -- name: insert_attempt
-INSERT INTO effectlog.attempts (run_id, number, owner, worker, started_at)
+INSERT INTO {schema}.attempts (run_id, number, owner, worker, started_at)
 SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::float8[]);
 
 -- name: end_attempt
-UPDATE effectlog.attempts AS a SET
+UPDATE {schema}.attempts AS a SET
     ended_at = ended.ended_at, outcome = ended.outcome, error_type = ended.error_type,
     error_message = ended.error_message, error_traceback = ended.error_traceback
 FROM unnest($1::float8[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
@@ -289,16 +285,12 @@ FROM unnest($1::float8[], $2::text[], $3::text[], $4::text[], $5::text[], $6::te
 WHERE a.run_id = ended.run_id AND a.number = ended.number;
 
 -- name: note_trace
-UPDATE effectlog.attempts AS a SET trace = new.trace
+UPDATE {schema}.attempts AS a SET trace = new.trace
 FROM unnest($1::text[], $2::bigint[], $3::text[]) AS new(run_id, number, trace)
 WHERE a.run_id = new.run_id AND a.number = new.number;
 
 -- name: save_effect
-INSERT INTO effectlog.effects (run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
-                               generation, requests, open_requests, executing, attempt, first_wall,
-                               first_boot, first_boot_id, started_at, finished_at, final, result,
-                               result_error, error_type, error_message, error_traceback, destination,
-                               resolved_by, evidence, late_result, late_attempt)
+INSERT INTO {schema}.effects ({effect_columns})
 SELECT * FROM unnest(
     $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
     $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::float8[], $15::float8[],
@@ -319,14 +311,14 @@ ON CONFLICT (run_id, effect_key) DO UPDATE SET
 -- name: claimable
 SELECT found.id, found.due_at, found.seq, found.crashes
 FROM pg_catalog.unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
-    SELECT id, due_at, seq, crashes FROM effectlog.runs
+    SELECT id, due_at, seq, crashes FROM {schema}.runs
     WHERE state = 'pending' AND task = wanted.task AND due_at <= $2::float8 AND crashes < 2
     ORDER BY due_at, seq LIMIT $3::bigint FOR UPDATE SKIP LOCKED
 ) AS found
 UNION ALL
 SELECT suspect.id, suspect.due_at, suspect.seq, suspect.crashes
 FROM pg_catalog.unnest($1::text[]) AS wanted(task) CROSS JOIN LATERAL (
-    SELECT id, due_at, seq, crashes FROM effectlog.runs
+    SELECT id, due_at, seq, crashes FROM {schema}.runs
     WHERE state = 'pending' AND task = wanted.task AND due_at <= $2::float8 AND crashes >= 2
     ORDER BY due_at, seq LIMIT $4::bigint FOR UPDATE SKIP LOCKED
 ) AS suspect;
@@ -336,10 +328,10 @@ SELECT id, due_at, seq, crashes FROM (
     SELECT p.id, p.due_at, p.seq, p.crashes,
            p.concurrency_key,
            pg_catalog.row_number() OVER (PARTITION BY p.concurrency_key ORDER BY p.due_at, p.seq) AS place
-    FROM effectlog.runs AS p
+    FROM {schema}.runs AS p
     WHERE p.state = 'pending' AND p.task = ANY($1::text[]) AND p.due_at <= $2::float8
       AND NOT EXISTS (
-          SELECT 1 FROM effectlog.runs AS busy
+          SELECT 1 FROM {schema}.runs AS busy
           WHERE busy.state = 'running' AND busy.task = ANY($1::text[])
             AND busy.concurrency_key = p.concurrency_key
       )
@@ -348,94 +340,91 @@ WHERE (place = 1 OR concurrency_key IS NULL) AND (crashes < 2 OR $4::boolean)
 ORDER BY due_at, seq LIMIT $3::bigint;
 
 -- name: busy_key
-SELECT busy.id FROM effectlog.runs AS mine
-JOIN effectlog.runs AS busy ON busy.concurrency_key = mine.concurrency_key
+SELECT busy.id FROM {schema}.runs AS mine
+JOIN {schema}.runs AS busy ON busy.concurrency_key = mine.concurrency_key
 WHERE mine.id = $2::text AND busy.state = 'running' AND busy.task = ANY($1::text[]);
 
 -- name: count_running
-SELECT pg_catalog.count(*) FROM effectlog.runs WHERE state = 'running' AND task = ANY($1::text[]);
+SELECT pg_catalog.count(*) FROM {schema}.runs WHERE state = 'running' AND task = ANY($1::text[]);
 
 -- name: find_runs
 -- From where a run was that is gone by now, the nearest older id leads on: ids sort by time.
-SELECT id FROM effectlog.runs
+SELECT id FROM {schema}.runs
 WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
                 ELSE coalesce(
-                    (SELECT seq FROM effectlog.runs WHERE id = $1::text),
-                    (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
+                    (SELECT seq FROM {schema}.runs WHERE id = $1::text),
+                    (SELECT seq + 1 FROM {schema}.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
 ORDER BY seq DESC LIMIT $2::bigint;
 
 -- name: find_runs_in_state
-SELECT id FROM effectlog.runs
+SELECT id FROM {schema}.runs
 WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
                 ELSE coalesce(
-                    (SELECT seq FROM effectlog.runs WHERE id = $1::text),
-                    (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
+                    (SELECT seq FROM {schema}.runs WHERE id = $1::text),
+                    (SELECT seq + 1 FROM {schema}.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
   AND state = $3::text
 ORDER BY seq DESC LIMIT $2::bigint;
 
 -- name: find_runs_of_task
-SELECT id FROM effectlog.runs
+SELECT id FROM {schema}.runs
 WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
                 ELSE coalesce(
-                    (SELECT seq FROM effectlog.runs WHERE id = $1::text),
-                    (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
+                    (SELECT seq FROM {schema}.runs WHERE id = $1::text),
+                    (SELECT seq + 1 FROM {schema}.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
   AND task = $3::text
 ORDER BY seq DESC LIMIT $2::bigint;
 
 -- name: find_runs_of_task_in_state
-SELECT id FROM effectlog.runs
+SELECT id FROM {schema}.runs
 WHERE seq < CASE WHEN $1::text IS NULL THEN 9223372036854775807
                 ELSE coalesce(
-                    (SELECT seq FROM effectlog.runs WHERE id = $1::text),
-                    (SELECT seq + 1 FROM effectlog.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
+                    (SELECT seq FROM {schema}.runs WHERE id = $1::text),
+                    (SELECT seq + 1 FROM {schema}.runs WHERE id < $1::text ORDER BY id DESC LIMIT 1)) END
   AND task = $3::text AND state = $4::text
 ORDER BY seq DESC LIMIT $2::bigint;
 
 -- name: load_summaries
 -- Values that are big stand outside their rows and are not read.
-SELECT r.id, r.task, r.state, r.due_at, r.attempt, r.attempt_outcome, r.owner, r.lease_expires, r.lease_clock,
-       r.releasing, r.errors, r.crashes, r.cancel_requested, r.finished_at, r.error_type, r.error_message,
-       r.error_traceback, r.created_at, r.idempotency_key, r.correlation_id, r.parent_id,
-       (SELECT pg_catalog.count(*) FROM effectlog.attempts AS a WHERE a.run_id = r.id),
+SELECT {run_columns}, created_at, idempotency_key, correlation_id, parent_id,
+       (SELECT pg_catalog.count(*) FROM {schema}.attempts AS a WHERE a.run_id = r.id),
        -- The sum of damaged counts may exceed a bigint, and must not fail the list for it.
        (SELECT least(coalesce(pg_catalog.sum(e.requests), 0), 9223372036854775807)::bigint
-        FROM effectlog.effects AS e WHERE e.run_id = r.id)
-FROM effectlog.runs AS r WHERE r.id = ANY($1::text[]);
+        FROM {schema}.effects AS e WHERE e.run_id = r.id)
+FROM {schema}.runs AS r WHERE r.id = ANY($1::text[]);
 
 -- name: list_unsettled
-SELECT run_id, effect_key, executing FROM effectlog.effects
+SELECT run_id, effect_key, executing FROM {schema}.effects
 WHERE state = 'started' AND run_id = ANY($1::text[])
 ORDER BY run_id, started_at, effect_key COLLATE pg_catalog."C";
 
 -- name: load_result
-SELECT result FROM effectlog.runs WHERE id = $1::text;
+SELECT result FROM {schema}.runs WHERE id = $1::text;
 
 -- name: read_states
-SELECT id, state FROM effectlog.runs WHERE id = ANY($1::text[]);
+SELECT id, state FROM {schema}.runs WHERE id = ANY($1::text[]);
 
 -- name: next_due
 -- The earliest by min(), which an index answers: asked whether one EXISTS, the server reads the whole table to say no.
 SELECT pg_catalog.bool_or(first_due_at <= now.at), pg_catalog.min(next_due_at - now.at)
 FROM (SELECT extract(epoch FROM pg_catalog.clock_timestamp())::float8 AS at) AS now
 CROSS JOIN LATERAL (
-    SELECT least((SELECT pg_catalog.min(due_at) FROM effectlog.runs
+    SELECT least((SELECT pg_catalog.min(due_at) FROM {schema}.runs
                   WHERE state = 'pending' AND crashes < 2 AND task = wanted.task),
-                 (SELECT pg_catalog.min(due_at) FROM effectlog.runs
+                 (SELECT pg_catalog.min(due_at) FROM {schema}.runs
                   WHERE state = 'pending' AND crashes >= 2 AND task = wanted.task)) AS first_due_at,
-           least((SELECT pg_catalog.min(due_at) FROM effectlog.runs
+           least((SELECT pg_catalog.min(due_at) FROM {schema}.runs
                   WHERE state = 'pending' AND crashes < 2 AND task = wanted.task AND due_at > now.at),
-                 (SELECT pg_catalog.min(due_at) FROM effectlog.runs
+                 (SELECT pg_catalog.min(due_at) FROM {schema}.runs
                   WHERE state = 'pending' AND crashes >= 2 AND task = wanted.task AND due_at > now.at)) AS next_due_at
     FROM pg_catalog.unnest($1::text[]) AS wanted(task)
 ) AS each_task;
 
 -- name: load_owners
-SELECT DISTINCT owner, lease_clock FROM effectlog.runs WHERE state = 'running';
+SELECT DISTINCT owner, lease_clock FROM {schema}.runs WHERE state = 'running';
 
 -- name: lapsed
-SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
-FROM effectlog.runs
+SELECT {run_columns}
+FROM {schema}.runs
 WHERE state = 'running'
   AND ((lease_clock = $1::text AND lease_expires <= extract(epoch FROM pg_catalog.clock_timestamp())::float8)
        OR owner = ANY($2::text[]));
@@ -443,13 +432,13 @@ WHERE state = 'running'
 -- name: next_lapse
 SELECT pg_catalog.min(r.lease_expires - now.at)
 FROM (SELECT extract(epoch FROM pg_catalog.clock_timestamp())::float8 AS at) AS now
-JOIN effectlog.runs AS r ON r.state = 'running' AND r.lease_clock = $1::text AND r.lease_expires > now.at;
+JOIN {schema}.runs AS r ON r.state = 'running' AND r.lease_clock = $1::text AND r.lease_expires > now.at;
 
 -- name: remove_subscriptions
-DELETE FROM effectlog.subscriptions WHERE task = ANY($1::text[]);
+DELETE FROM {schema}.subscriptions WHERE task = ANY($1::text[]);
 
 -- name: save_subscription
-INSERT INTO effectlog.subscriptions (event, task, parameter, concurrency_key, aliases)
+INSERT INTO {schema}.subscriptions (event, task, parameter, concurrency_key, aliases)
 SELECT event, task, parameter, concurrency_key, aliases
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
     AS new(event, task, parameter, concurrency_key, aliases)
@@ -458,76 +447,76 @@ ON CONFLICT (event, task) DO UPDATE SET
     parameter = excluded.parameter, concurrency_key = excluded.concurrency_key, aliases = excluded.aliases;
 
 -- name: load_subscriptions
-SELECT event, task, parameter, concurrency_key, aliases FROM effectlog.subscriptions
+SELECT event, task, parameter, concurrency_key, aliases FROM {schema}.subscriptions
 WHERE event = $1::text ORDER BY task COLLATE pg_catalog."C";
 
 -- name: save_worker
-INSERT INTO effectlog.workers (owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks)
+INSERT INTO {schema}.workers (owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks)
 VALUES ($1::text, $2::text, $3::text, $4::bigint, $5::bigint, $6::float8, $7::float8, $8::text[])
 ON CONFLICT (owner) DO UPDATE SET
-    beat_at = excluded.beat_at, claimed_at = coalesce(excluded.claimed_at, effectlog.workers.claimed_at),
+    beat_at = excluded.beat_at, claimed_at = coalesce(excluded.claimed_at, {schema}.workers.claimed_at),
     tasks = excluded.tasks;
 
 -- name: remove_worker
-DELETE FROM effectlog.workers WHERE owner = $1::text;
+DELETE FROM {schema}.workers WHERE owner = $1::text;
 
 -- name: load_workers
-SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks FROM effectlog.workers
+SELECT owner, worker, host, pid, concurrency, beat_at, claimed_at, tasks FROM {schema}.workers
 ORDER BY beat_at DESC;
 
 -- name: purgeable
-SELECT id, scope, idempotency_key FROM effectlog.runs
+SELECT id, scope, idempotency_key FROM {schema}.runs
 WHERE finished_at <= $1::float8 AND state = ANY($2::text[])
   AND ($4::text[] IS NULL OR id = ANY($4::text[]))
-  AND NOT EXISTS (SELECT 1 FROM effectlog.effects WHERE run_id = effectlog.runs.id AND effectlog.effects.state = 'started')
+  AND NOT EXISTS (SELECT 1 FROM {schema}.effects WHERE run_id = {schema}.runs.id AND {schema}.effects.state = 'started')
 ORDER BY finished_at LIMIT $3::bigint FOR UPDATE SKIP LOCKED;
 
 -- name: purge_runs
-DELETE FROM effectlog.runs WHERE id = ANY($1::text[]);
+DELETE FROM {schema}.runs WHERE id = ANY($1::text[]);
 
 -- name: purge_attempts
-DELETE FROM effectlog.attempts WHERE run_id = ANY($1::text[]);
+DELETE FROM {schema}.attempts WHERE run_id = ANY($1::text[]);
 
 -- name: purge_effects
-DELETE FROM effectlog.effects WHERE run_id = ANY($1::text[]);
+DELETE FROM {schema}.effects WHERE run_id = ANY($1::text[]);
 
 -- name: purge_keys
-DELETE FROM effectlog.idempotency_keys AS k
+DELETE FROM {schema}.idempotency_keys AS k
 WHERE (scope, idempotency_key) IN (SELECT * FROM unnest($1::text[], $2::text[]))
   AND NOT EXISTS (
-      SELECT 1 FROM effectlog.runs AS r
+      SELECT 1 FROM {schema}.runs AS r
       WHERE r.scope = k.scope AND r.idempotency_key = k.idempotency_key
   );
 
 -- name: count_states
-SELECT state, pg_catalog.count(*) FROM effectlog.runs GROUP BY state;
+SELECT state, pg_catalog.count(*) FROM {schema}.runs GROUP BY state;
 
 -- name: count_pending_tasks
-SELECT task, pg_catalog.count(*), pg_catalog.min(due_at) FROM effectlog.runs
+SELECT task, pg_catalog.count(*), pg_catalog.min(due_at) FROM {schema}.runs
 WHERE state = 'pending' GROUP BY task ORDER BY task;
 
 -- name: oldest_doubt
-SELECT pg_catalog.min(e.started_at) FROM effectlog.effects AS e JOIN effectlog.runs AS r ON r.id = e.run_id
+SELECT pg_catalog.min(e.started_at) FROM {schema}.effects AS e JOIN {schema}.runs AS r ON r.id = e.run_id
 WHERE e.state = 'started' AND r.state <> 'running';
 
 -- name: load_mark
-SELECT mark FROM effectlog.migrations ORDER BY number DESC LIMIT 1;
+SELECT mark FROM {schema}.migrations ORDER BY number DESC LIMIT 1;
 
 -- name: save_mark
-UPDATE effectlog.migrations SET mark = $1::text
-WHERE number = (SELECT pg_catalog.max(number) FROM effectlog.migrations)
+UPDATE {schema}.migrations SET mark = $1::text
+WHERE number = (SELECT pg_catalog.max(number) FROM {schema}.migrations)
 RETURNING 1;
 
 -- name: table_bytes
 SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(c.oid)), 0)::bigint
 FROM pg_catalog.pg_class AS c
-WHERE c.relnamespace = pg_catalog.to_regnamespace('effectlog') AND c.relkind = 'r';
+WHERE c.relnamespace = pg_catalog.to_regnamespace('{schema}') AND c.relkind = 'r';
 
 -- name: open_transactions
 SELECT DISTINCT a.pid, coalesce(a.application_name, ''),
        extract(epoch FROM pg_catalog.clock_timestamp() - a.xact_start)::float8
 FROM pg_catalog.pg_stat_activity AS a JOIN pg_catalog.pg_locks AS l ON l.pid = a.pid
-WHERE l.relation = 'effectlog.runs'::regclass AND l.mode = 'RowShareLock' AND a.state LIKE 'idle in transaction%'
+WHERE l.relation = '{schema}.runs'::regclass AND l.mode = 'RowShareLock' AND a.state LIKE 'idle in transaction%'
   AND a.xact_start < pg_catalog.clock_timestamp() - interval '5 seconds';
 
 -- name: hold_owner
@@ -546,7 +535,7 @@ SELECT pg_catalog.pg_backend_pid(), extract(epoch FROM a.backend_start)::float8
 FROM pg_catalog.pg_stat_activity AS a WHERE a.pid = pg_catalog.pg_backend_pid();
 
 -- name: save_owner
-INSERT INTO effectlog.owners (owner, lock_key, host, pid, process_start, server_start, held_at)
+INSERT INTO {schema}.owners (owner, lock_key, host, pid, process_start, server_start, held_at)
 VALUES ($1::text, $2::bigint, $3::text, $4::bigint, $5::text,
         extract(epoch FROM pg_catalog.pg_postmaster_start_time())::float8,
         extract(epoch FROM pg_catalog.clock_timestamp())::float8)
@@ -556,17 +545,17 @@ ON CONFLICT (owner) DO UPDATE SET
     held_at = excluded.held_at;
 
 -- name: remove_old_owners
-DELETE FROM effectlog.owners
+DELETE FROM {schema}.owners
 WHERE held_at < extract(epoch FROM pg_catalog.clock_timestamp())::float8 - $1::float8
   AND pg_catalog.pg_try_advisory_xact_lock_shared(lock_key)
 RETURNING 1;
 
 -- name: forget_owner
-DELETE FROM effectlog.owners
+DELETE FROM {schema}.owners
 WHERE owner = $1::text AND pg_catalog.pg_try_advisory_xact_lock_shared(lock_key) RETURNING 1;
 
 -- name: remove_owner
-DELETE FROM effectlog.owners WHERE owner = $1::text RETURNING 1;
+DELETE FROM {schema}.owners WHERE owner = $1::text RETURNING 1;
 
 -- name: look_at_owners
 SELECT o.owner, o.host, o.pid, o.process_start, o.held_at,
@@ -577,10 +566,10 @@ SELECT o.owner, o.host, o.pid, o.process_start, o.held_at,
              AND l.classid::bigint = (o.lock_key >> 32) & 4294967295
              AND l.objid::bigint = o.lock_key & 4294967295
        ) AS free
-FROM effectlog.owners AS o WHERE o.owner = ANY($1::text[]);
+FROM {schema}.owners AS o WHERE o.owner = ANY($1::text[]);
 
 -- name: workers_without_session
-SELECT o.owner FROM effectlog.owners AS o JOIN effectlog.workers AS w ON w.owner = o.owner
+SELECT o.owner FROM {schema}.owners AS o JOIN {schema}.workers AS w ON w.owner = o.owner
 WHERE NOT EXISTS (
     SELECT 1 FROM pg_catalog.pg_locks AS l
     WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog.errors import EffectLogWarning, StoreRefused
 from effectlog.store.postgres.errors import NO_PRIVILEGE, sqlstate
-from effectlog.store.statements import migrations, statements
+from effectlog.store.statements import migrations, schema_refusal, statements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,19 +23,18 @@ if TYPE_CHECKING:
 ENCODINGS = frozenset({"UTF8", "SQL_ASCII"})
 """What holds any text; SQL_ASCII keeps the bytes as they come."""
 OLDEST_SERVER = 140000
-_OWN_SCHEMA = re.compile(r"\beffectlog\b")
 _TYPE_BY_NAME = re.compile(r"::(text|float8|bytea|regclass)\b")
 """The other types that statements cast to are words of the grammar, which no schema can redefine."""
 
 
 def statements_for(schema: str) -> Mapping[str, str]:
-    """The named statements, in this schema."""
+    """The named statements, for this schema."""
     found = statements("postgres").items()
     return {name: _TYPE_BY_NAME.sub(r"::pg_catalog.\1", _in(schema, text)) for name, text in found}
 
 
 def _in(schema: str, text: str) -> str:
-    return _OWN_SCHEMA.sub(schema, text)
+    return text.replace("{schema}", schema)
 
 
 def lock_key(schema: str, *parts: str) -> int:
@@ -101,12 +100,15 @@ async def _facts(connection: Connection, begin: str, statement: str) -> Any:
 
 
 async def ensure_schema(connection: Connection, sql: Mapping[str, str], schema: str, name: str) -> None:
-    """Refuse a newer schema, bring an older one up to date where this role may, else say who has to."""
+    """Bring an older schema up to date where this role may, else say who has to.
+
+    Raises StoreRefused for a schema that is newer, or from before the first release.
+    """
     applied = await _applied(connection, sql)
     newest = _known(schema)[-1][0]
     if applied == newest:
         return
-    _refuse_newer(applied, newest, name)
+    _refuse_other(applied, newest, name)
     try:
         await migrate(connection, sql, schema, name)
     except Exception as error:
@@ -129,7 +131,7 @@ async def migrate(connection: Connection, sql: Mapping[str, str], schema: str, n
         if not await connection.fetchval(sql["tables_exist"]):
             await connection.execute(sql["create_migrations"])
         applied = await connection.fetchval(sql["schema_version"]) or 0
-        _refuse_newer(applied, _known(schema)[-1][0], name)
+        _refuse_other(applied, _known(schema)[-1][0], name)
         for number, file_name, script in _known(schema):
             if number > applied:
                 await connection.execute(script)
@@ -154,9 +156,7 @@ def _known(schema: str) -> list[tuple[int, str, str]]:
     return [(number, file, _in(schema, script)) for number, file, script in migrations("postgres")]
 
 
-def _refuse_newer(applied: int, newest: int, name: str) -> None:
-    if applied > newest:
-        raise StoreRefused(
-            f"{name} was written by a newer effectlog (schema {applied}, this one knows {newest}); "
-            f"upgrade effectlog here"
-        )
+def _refuse_other(applied: int, newest: int, name: str) -> None:
+    refusal = schema_refusal(applied, newest, name)
+    if refusal is not None:
+        raise StoreRefused(refusal)

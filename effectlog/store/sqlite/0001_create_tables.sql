@@ -7,7 +7,8 @@ CREATE TABLE effectlog_runs (
     task TEXT NOT NULL,
     event TEXT,
     state TEXT NOT NULL
-        CHECK ((state = 'pending' OR state = 'running' OR state = 'succeeded' OR state = 'failed' OR state = 'cancelled' OR state = 'held')),
+        CHECK (state = 'pending' OR state = 'running' OR state = 'succeeded' OR state = 'failed'
+               OR state = 'cancelled' OR state = 'held'),
     attempt INTEGER NOT NULL DEFAULT 0 CHECK (attempt >= 0),
     attempt_outcome TEXT,
     owner TEXT,
@@ -30,16 +31,21 @@ CREATE TABLE effectlog_runs (
     error_type TEXT,
     error_message TEXT,
     error_traceback TEXT,
+    -- When the wait until due_at began; NULL where somebody asked for that very time, which alone follows the wall
+    -- clock.
+    waits_since REAL,
+    -- SQLite reads a row up to the last column that is asked for, so what may be megabytes stands last.
     args BLOB NOT NULL,
     result BLOB,
     CHECK ((state = 'running') = (owner IS NOT NULL)),
     CHECK (state <> 'running' OR attempt > 0),
-    CHECK (((state = 'succeeded' OR state = 'failed' OR state = 'cancelled')) = (finished_at IS NOT NULL)),
+    CHECK ((state = 'succeeded' OR state = 'failed' OR state = 'cancelled') = (finished_at IS NOT NULL)),
     CHECK (result IS NULL OR state = 'succeeded')
 ) STRICT;
 
 CREATE INDEX effectlog_runs_pending ON effectlog_runs (task, due_at, seq) WHERE state = 'pending';
 CREATE INDEX effectlog_runs_suspect ON effectlog_runs (task, due_at, seq) WHERE state = 'pending' AND crashes >= 2;
+CREATE INDEX effectlog_runs_waiting ON effectlog_runs (task, waits_since) WHERE state = 'pending';
 CREATE INDEX effectlog_runs_running ON effectlog_runs (task, concurrency_key) WHERE state = 'running';
 CREATE INDEX effectlog_runs_ended ON effectlog_runs (state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX effectlog_runs_by_state ON effectlog_runs (state, seq);
@@ -62,7 +68,8 @@ CREATE TABLE effectlog_attempts (
     started_at REAL NOT NULL,
     ended_at REAL,
     outcome TEXT CHECK (
-        (outcome = 'succeeded' OR outcome = 'error' OR outcome = 'timed_out' OR outcome = 'expired' OR outcome = 'released' OR outcome = 'held' OR outcome = 'cancelled')
+        outcome = 'succeeded' OR outcome = 'error' OR outcome = 'timed_out' OR outcome = 'expired'
+        OR outcome = 'released' OR outcome = 'held' OR outcome = 'cancelled'
     ),
     error_type TEXT,
     error_message TEXT,
@@ -78,11 +85,12 @@ CREATE TABLE effectlog_effects (
     name TEXT NOT NULL,
     operation_id TEXT NOT NULL CHECK (length(operation_id) = 36),
     fingerprints TEXT NOT NULL,
-    policy TEXT NOT NULL CHECK ((policy = 'resend' OR policy = 'hold' OR policy = 'look-up')),
-    state TEXT NOT NULL CHECK ((state = 'started' OR state = 'completed' OR state = 'failed')),
+    policy TEXT NOT NULL CHECK (policy = 'resend' OR policy = 'hold' OR policy = 'look-up'),
+    state TEXT NOT NULL CHECK (state = 'started' OR state = 'completed' OR state = 'failed'),
     version INTEGER NOT NULL CHECK (version > 0),
     generation INTEGER NOT NULL CHECK (generation >= 0),
-    requests INTEGER NOT NULL CHECK (requests > 0),
+    -- One that was announced and then not made doesn't count, so there may have been no request at all.
+    requests INTEGER NOT NULL CHECK (requests >= 0),
     open_requests INTEGER NOT NULL CHECK (open_requests BETWEEN 0 AND requests),
     executing TEXT NOT NULL,
     attempt INTEGER NOT NULL CHECK (attempt > 0),
@@ -115,6 +123,8 @@ CREATE TABLE effectlog_subscriptions (
     task TEXT NOT NULL,
     parameter TEXT NOT NULL,
     concurrency_key TEXT,
+    -- The names that the task had before, as a JSON array: an event makes no second run under one of them.
+    aliases TEXT NOT NULL DEFAULT '[]',
     PRIMARY KEY (event, task)
 ) WITHOUT ROWID, STRICT;
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from effectlog.errors import ConfigurationError, StoreRefused
 from effectlog.store.sqlite.file_guard import HEADER, FileGuard
-from effectlog.store.statements import migrations
+from effectlog.store.statements import migrations, schema_refusal
 
 # File systems on which SQLite's locks or shared memory can't be trusted between hosts
 # (https://sqlite.org/wal.html: "WAL does not work over a network filesystem").
@@ -171,11 +171,9 @@ def _migrate(connection: sqlite3.Connection, name: str) -> None:
     )
     (applied,) = connection.execute("SELECT coalesce(max(number), 0) FROM effectlog_migrations").fetchone()
     known = migrations("sqlite")
-    if applied > known[-1][0]:
-        raise StoreRefused(
-            f"{name} was written by a newer effectlog (schema {applied}, this one knows {known[-1][0]}); "
-            f"upgrade effectlog here"
-        )
+    refusal = schema_refusal(applied, known[-1][0], name)
+    if refusal is not None:
+        raise StoreRefused(refusal)
     for number, file_name, script in known:
         if number > applied:
             for statement in _split(script):

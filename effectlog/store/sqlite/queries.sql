@@ -1,34 +1,29 @@
+-- include: run_columns
+id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing, errors, crashes,
+       cancel_requested, finished_at, error_type, error_message, error_traceback, waits_since
+
+-- include: effect_columns
+run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
+       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
+       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
+       error_message, error_traceback, destination, resolved_by, evidence, late_result,
+       late_attempt
+
 -- name: load_runs
--- SQLite reads a row up to the last column that is asked for. waits_since stands behind the values, which may be
--- megabytes, so it is asked of pending runs alone: no heartbeat reads through the values of what it renews.
-SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback,
-       iif(state = 'pending', waits_since, NULL)
+SELECT {run_columns}
 FROM effectlog_runs WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: load_effects
-SELECT e.run_id, e.effect_key, e.name, e.operation_id, e.fingerprints, e.policy, e.state, e.version,
-       e.generation, e.requests, e.open_requests, e.executing, e.attempt, e.first_wall, e.first_boot,
-       e.first_boot_id, e.started_at, e.finished_at, e.final, e.result, e.result_error, e.error_type,
-       e.error_message, e.error_traceback, e.destination, e.resolved_by, e.evidence, e.late_result,
-       e.late_attempt
+SELECT {effect_columns}
 FROM json_each(?) AS wanted
 JOIN effectlog_effects AS e ON e.run_id = wanted.value ->> 0 AND e.effect_key = wanted.value ->> 1;
 
 -- name: load_unsettled
-SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
-       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
-       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
-       error_message, error_traceback, destination, resolved_by, evidence, late_result,
-       late_attempt
+SELECT {effect_columns}
 FROM effectlog_effects WHERE state = 'started' AND run_id IN (SELECT value FROM json_each(?));
 
 -- name: load_journal
-SELECT run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
-       generation, requests, open_requests, executing, attempt, first_wall, first_boot,
-       first_boot_id, started_at, finished_at, final, result, result_error, error_type,
-       error_message, error_traceback, destination, resolved_by, evidence, late_result,
-       late_attempt
+SELECT {effect_columns}
 FROM effectlog_effects WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY run_id, started_at, effect_key;
 
 -- name: load_attempts
@@ -87,11 +82,7 @@ FROM (VALUES (?, ?, ?)) AS new
 WHERE effectlog_attempts.run_id = new.column1 AND effectlog_attempts.number = new.column2;
 
 -- name: save_effect
-INSERT INTO effectlog_effects (run_id, effect_key, name, operation_id, fingerprints, policy, state, version,
-                     generation, requests, open_requests, executing, attempt, first_wall, first_boot,
-                     first_boot_id, started_at, finished_at, final, result, result_error, error_type,
-                     error_message, error_traceback, destination, resolved_by, evidence, late_result,
-                     late_attempt)
+INSERT INTO effectlog_effects ({effect_columns})
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (run_id, effect_key) DO UPDATE SET
     operation_id = excluded.operation_id, policy = excluded.policy, state = excluded.state,
@@ -190,11 +181,8 @@ WHERE (:state IS NULL OR state = :state) AND (:task IS NULL OR task = :task)
 ORDER BY seq DESC LIMIT :limit;
 
 -- name: load_summaries
--- Reads no values: see load_runs.
-SELECT r.id, r.task, r.state, r.due_at, r.attempt, r.attempt_outcome, r.owner, r.lease_expires, r.lease_clock,
-       r.releasing, r.errors, r.crashes, r.cancel_requested, r.finished_at, r.error_type, r.error_message,
-       r.error_traceback, iif(r.state = 'pending', r.waits_since, NULL),
-       r.created_at, r.idempotency_key, r.correlation_id, r.parent_id,
+-- Reads no values: they stand last in the row, and SQLite reads a row up to the last column that is asked for.
+SELECT {run_columns}, created_at, idempotency_key, correlation_id, parent_id,
        (SELECT count(*) FROM effectlog_attempts AS a WHERE a.run_id = r.id),
        -- sum() would raise where damaged counts exceed an integer, and fail the list for it.
        (SELECT CAST(total(e.requests) AS INTEGER) FROM effectlog_effects AS e WHERE e.run_id = r.id)
@@ -226,8 +214,7 @@ SELECT max(due), min(next_due_at) FROM (
 SELECT DISTINCT owner, lease_clock FROM effectlog_runs WHERE state = 'running';
 
 -- name: lapsed
-SELECT id, task, state, due_at, attempt, attempt_outcome, owner, lease_expires, lease_clock, releasing,
-       errors, crashes, cancel_requested, finished_at, error_type, error_message, error_traceback
+SELECT {run_columns}
 FROM effectlog_runs
 WHERE state = 'running'
   AND ((lease_clock = :clock AND lease_expires <= :now) OR owner IN (SELECT value FROM json_each(:dead_owners)));
