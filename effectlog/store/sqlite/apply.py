@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
 from effectlog.store import columns
@@ -22,6 +21,7 @@ from effectlog.store.sqlite.errors import UNSTORABLE
 from effectlog.store.statements import statements
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Iterable, Iterator, Sequence
 
     from effectlog.clock import Clock

@@ -8,7 +8,6 @@ from typing import Any
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError
 from effectlog.store.protocol import TAKES_NO_WRITES
 
-
 UNSTORABLE = (sqlite3.IntegrityError, OverflowError)
 """What was to be written breaks the rules of the tables, or is no 64-bit integer."""
 
