@@ -17,6 +17,7 @@ from effectlog.engine.runtime import Runtime
 from effectlog.errors import ConfigurationError, StoreClosed
 from effectlog.keys import seals_of
 from effectlog.runs.administration import Administration
+from effectlog.runs.emit import Emitter, subscriptions_of
 from effectlog.runs.enqueue import Enqueuer
 from effectlog.runs.operations import RunOperations
 from effectlog.runs.run_here import run_here
@@ -86,6 +87,7 @@ class EffectLog(RunOperations):
         )
         super().__init__(Administration(self._runtime))
         self._enqueuer = Enqueuer(self._runtime, self._admin)
+        self._emitter = Emitter(self._runtime, self._admin)
         self._owner: Owner | None = None
         self._workers: weakref.WeakSet[Worker] = weakref.WeakSet()
         self._sync: SyncLog | None = None
@@ -146,9 +148,8 @@ class EffectLog(RunOperations):
     async def _subscribe(self, tasks: Iterable[TaskSpec]) -> None:
         specs = list(tasks)
         names = tuple({name for spec in specs for name in spec.names})
-        subscriptions = self._enqueuer.subscriptions(specs)
         if names:
-            await self._engine.commit(c.Subscribe(names, subscriptions))
+            await self._engine.commit(c.Subscribe(names, subscriptions_of(specs)))
 
     @property
     def sync(self) -> SyncLog:
@@ -200,7 +201,7 @@ class EffectLog(RunOperations):
         A repeated key returns the same runs. Raises NoSubscriber, and records nothing, if no task is
         subscribed; else as ``enqueue``.
         """
-        return await self._enqueuer.emit(
+        return await self._emitter.emit(
             event, payload, idempotency_key=idempotency_key, correlation_id=correlation_id
         )
 
@@ -224,7 +225,7 @@ class EffectLog(RunOperations):
         ``transaction``: a connection of asyncpg, psycopg 3 or SQLAlchemy (or its session) in a transaction on the
         store's PostgreSQL database; of sqlite3, aiosqlite or SQLAlchemy on the store's SQLite file.
         """
-        return Within(self._engine, self._enqueuer, transaction)
+        return Within(self._engine, self._enqueuer, self._emitter, transaction)
 
     async def run(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Create a run and execute it here, retries included, until it has ended or is held.

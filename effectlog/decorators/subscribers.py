@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 from effectlog.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from effectlog.decorators.spec import TaskSpec
-    from effectlog.store.commands import Subscription
 
 
 def check_subscriber(spec: TaskSpec) -> None:
@@ -39,12 +36,3 @@ def payload_parameter(spec: TaskSpec) -> str:
             f"parameter; its signature is {spec.signature}"
         )
     return required[0] if required else names[0]
-
-
-def once_each(subscriptions: Sequence[Subscription]) -> Sequence[Subscription]:
-    """An event's subscribers, without those that a newer name subscribes as well: old code may still open."""
-    renamed = {alias for subscription in subscriptions for alias in subscription.aliases}
-    # Two that claim each other's name are a mistake, but no reason to lose the event.
-    return [
-        subscription for subscription in subscriptions if subscription.task not in renamed
-    ] or subscriptions

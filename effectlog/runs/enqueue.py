@@ -1,347 +1,180 @@
-"""Making runs: bound and encoded calls, idempotency keys, events and their subscribers, children of attempts."""
+"""``enqueue``: calls of tasks as durable runs, one or many, each made once for an idempotency key.
+
+The walk of a call: bind and encode the arguments, build the command, store it, and compare what the store holds
+under the key with what was asked for. The running attempt is looked up once, where the walk begins.
+"""
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import json
-from collections import OrderedDict
 from collections.abc import Sized
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from effectlog import telemetry
-from effectlog.codec import encode_as
 from effectlog.context import here_attempt
-from effectlog.decorators.registry import registered
-from effectlog.decorators.subscribers import once_each, payload_parameter
 from effectlog.decorators.task import options_of, spec_of
 from effectlog.decorators.task_arguments import argument_fingerprints, bound, differing_parameters, encoded
-from effectlog.errors import (
-    ConfigurationError,
-    IdempotencyConflict,
-    KeyTemplateError,
-    NoSubscriber,
-)
-from effectlog.keys import KeyTemplate, check_name, fingerprints, new_run_id
-from effectlog.runs.children import chain, check_child, check_no_transaction, inherit
+from effectlog.errors import ConfigurationError, IdempotencyConflict
+from effectlog.keys import new_run_id
+from effectlog.runs.new_run import check_child, concurrency_key, conflict, created, fence_of, inherit
 from effectlog.runs.run import Run
+from effectlog.runs.target import ByEngine
 from effectlog.store import commands as c
 from effectlog.store.rows import NewRun
 from effectlog.validation import fitting
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from effectlog.context import RunningAttempt
     from effectlog.decorators.call_options import CallOptions
     from effectlog.decorators.spec import TaskSpec
     from effectlog.engine.runtime import Runtime
     from effectlog.runs.administration import Administration
+    from effectlog.runs.target import Target
 
-
-T = TypeVar("T")
 
 CHUNK = 250
 """Runs in one transaction of ``enqueue_many``."""
-
-
-class Target(Protocol):
-    """Where runs are stored: by the engine, or in a transaction of the caller's."""
-
-    async def apply(self, command: c.CreateRuns) -> c.Outcome: ...
-    async def read(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
 
 
 class Enqueuer:
     """Stores calls of tasks."""
 
     def __init__(self, runtime: Runtime, admin: Administration) -> None:
-        self._runtime = runtime
-        self._engine = runtime.engine
         self.admin = admin
+        self._runtime = runtime
+        self._by_engine = ByEngine(runtime.engine)
 
-    # --- calls ---------------------------------------------------------------------------------
+    async def enqueue(
+        self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], into: Target | None = None
+    ) -> Run[Any]:
+        """Store one call and return its run's handle, that of the first run for a known idempotency key.
+
+        ``into``: where it is stored, by default by the engine, durable on return. Raises TypeError for arguments
+        that don't fit, EncodingError for those that can't be stored, IdempotencyConflict for a key with other
+        arguments, ConfigurationError inside an attempt without a key, LeaseLost if that attempt lost its run.
+        """
+        spec, attempt = spec_of(task), here_attempt()
+        with telemetry.producing("enqueue", spec.name, self._runtime.store.name, attempt) as producer:
+            command = self.command(task, args, kwargs, attempt, producer.trace)
+            (outcome,) = await (into or self._by_engine).apply(command, attempt=attempt)
+            run = self.handle(spec, command, outcome, attempt)
+            producer.made([run.id], created=run.created)
+        return run
+
+    async def enqueue_many(
+        self, task: Any, calls: Iterable[tuple[Any, ...]], idempotency_keys: Sequence[str] | None
+    ) -> list[Run[Any]]:
+        """Store many calls in transactions of ``CHUNK`` runs; the handles in their order, durable on return.
+
+        Raises as ``enqueue``; the chunks before the refused one are stored. An IdempotencyConflict is raised after
+        the rest of its own chunk was stored, and has the ids of all new runs in ``created``.
+        """
+        keyed = _with_keys(calls, idempotency_keys)
+        spec, attempt = spec_of(task), here_attempt()
+        runs: list[Run[Any]] = []
+        with telemetry.producing("enqueue", spec.name, self._runtime.store.name, attempt) as producer:
+            while chunk := list(itertools.islice(keyed, CHUNK)):
+                commands = [
+                    self.command(_keyed_task(task, key), args, {}, attempt, producer.trace)
+                    for args, key in chunk
+                ]
+                outcomes = await self._by_engine.apply(*commands, attempt=attempt)
+                runs += self._handles(spec, commands, outcomes, attempt, before=runs)
+            producer.made([run.id for run in runs], created=any(run.created for run in runs))
+        return runs
+
+    # --- the command ---------------------------------------------------------------------------
 
     def command(
-        self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], trace: str | None
+        self,
+        task: Any,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        attempt: RunningAttempt | None,
+        trace: str | None,
     ) -> c.CreateRuns:
-        """The command that stores one call; refuses early what can't work."""
+        """The command that stores one call; refuses early what can't work, as ``enqueue`` says."""
         spec, options = spec_of(task), options_of(task)
-        attempt = here_attempt()
-        if attempt is not None:
-            check_child(attempt, options.idempotency_key, f"enqueue({spec.name})")
+        check_child(attempt, options.idempotency_key, f"enqueue({spec.name})")
         arguments = bound(spec, args, dict(kwargs))
         prints = {} if options.idempotency_key is None else argument_fingerprints(spec, arguments)
-        run = self._new_run(spec, arguments, options, attempt, trace)
+        run = inherit(self._new_run(spec, arguments, options, trace), attempt)
         return c.CreateRuns(
             (run,),
             scope=f"task:{spec.name}",
             idempotency_key=options.idempotency_key,
             fingerprints=json.dumps(self._runtime.seals.seal(prints, run.id)),
             compared=prints,
-            fence=attempt.fence if attempt else None,
+            fence=fence_of(attempt),
             older_scopes=tuple(f"task:{name}" for name in spec.aliases),
         )
 
     def _new_run(
-        self,
-        spec: TaskSpec,
-        arguments: dict[str, Any],
-        options: CallOptions,
-        attempt: RunningAttempt | None,
-        trace: str | None,
+        self, spec: TaskSpec, arguments: dict[str, Any], options: CallOptions, trace: str | None
     ) -> NewRun:
-        what = f"the arguments of task {spec.name} take"
         data = fitting(
             encoded(spec, arguments, self._runtime.codec),
             self._runtime.max_value_bytes,
-            what,
+            f"the arguments of task {spec.name} take",
             path="args",
             value=arguments,
         )
-        run = NewRun(
+        return NewRun(
             id=new_run_id(),
             task=spec.name,
             args=data,
             delay=options.delay,
             due_at=None if options.at is None else options.at.timestamp(),
             correlation_id=options.correlation_id,
-            concurrency_key=_concurrency_key(spec, arguments),
+            concurrency_key=concurrency_key(spec, arguments),
             trace=trace,
         )
-        inherit(run, attempt)
-        return run
 
-    async def enqueue(
-        self, task: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], into: Target | None = None
+    # --- what became of it ---------------------------------------------------------------------
+
+    def handle(
+        self, spec: TaskSpec, command: c.CreateRuns, outcome: c.Outcome, attempt: RunningAttempt | None
     ) -> Run[Any]:
-        spec = spec_of(task)
-        with telemetry.producing("enqueue", spec.name, self._engine.store.name, here_attempt()) as producer:
-            command = self.command(task, args, kwargs, producer.trace)
-            run = self.handle(spec, command, await (into or self).apply(command))
-            producer.made([run.id], created=run.created)
-        return run
-
-    async def apply(self, command: c.CreateRuns) -> c.Outcome:
-        """Store by the engine, after what the running attempt has recorded."""
-        return (await self._commit(command))[0]
-
-    async def _commit(self, *commands: c.CreateRuns) -> list[c.Outcome]:
-        check_no_transaction()
-        return await self._engine.commit(*commands, chain=chain())
-
-    async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Read from the store."""
-        return await self._engine.read(coroutine)
-
-    def handle(self, spec: TaskSpec, command: c.CreateRuns, outcome: c.Outcome) -> Run[Any]:
-        """What became of one call. Raises IdempotencyConflict, or the control signal of a lost attempt."""
-        created = _created(outcome)
-        if not created.created:
-            stored, run_id = json.loads(created.fingerprints), created.run_ids[0]
+        """The handle of one call's run. Raises IdempotencyConflict, or the control signal of a lost attempt."""
+        made = created(outcome, attempt)
+        run_id = made.run_ids[0]
+        if not made.created:
+            stored = json.loads(made.fingerprints)
             names = differing_parameters(spec, stored, command.compared, run_id, self._runtime.seals)
             if names:
-                raise _conflict(command, created, names)
-        return Run(self.admin, created.run_ids[0], created=created.created, returns=spec.returns)
-
-    async def enqueue_many(
-        self, task: Any, calls: Iterable[tuple[Any, ...]], idempotency_keys: Sequence[str] | None
-    ) -> list[Run[Any]]:
-        keyed = with_keys(calls, idempotency_keys)
-        spec = spec_of(task)
-        runs: list[Run[Any]] = []
-        with telemetry.producing("enqueue", spec.name, self._engine.store.name, here_attempt()) as producer:
-            while chunk := list(itertools.islice(keyed, CHUNK)):
-                commands = [
-                    self.command(keyed_task(task, key), args, {}, producer.trace) for args, key in chunk
-                ]
-                runs += self._handles(spec, commands, await self._commit(*commands), runs)
-            producer.made([run.id for run in runs], created=any(run.created for run in runs))
-        return runs
+                raise conflict(command, made, names)
+        return Run(self.admin, run_id, created=made.created, returns=spec.returns)
 
     def _handles(
         self,
         spec: TaskSpec,
         commands: list[c.CreateRuns],
         outcomes: list[c.Outcome],
+        attempt: RunningAttempt | None,
+        *,
         before: list[Run[Any]],
     ) -> list[Run[Any]]:
-        """What became of a chunk. A conflict is told with the runs that the whole call has made, which stay."""
+        """The handles of a chunk. A conflict is raised with the runs that the whole call has made, which stay."""
         runs: list[Run[Any]] = []
-        conflict: IdempotencyConflict | None = None
+        first: IdempotencyConflict | None = None
         for command, outcome in zip(commands, outcomes, strict=True):
             try:
-                runs.append(self.handle(spec, command, outcome))
+                runs.append(self.handle(spec, command, outcome, attempt))
             except IdempotencyConflict as error:
-                conflict = conflict or error
-        if conflict is None:
+                first = first or error
+        if first is None:
             return runs
-        raise conflict_among(conflict, (*before, *runs)) from None
-
-    # --- events --------------------------------------------------------------------------------
-
-    async def emit(
-        self,
-        event: str,
-        payload: Any,
-        *,
-        idempotency_key: str | None,
-        correlation_id: str | None,
-        into: Target | None = None,
-    ) -> list[Run[Any]]:
-        _check_emit(event, idempotency_key, correlation_id)
-        attempt = here_attempt()
-        if attempt is not None:
-            check_child(attempt, idempotency_key, f"emit({event!r})")
-        target = into or self
-        with telemetry.producing("emit", event, self._engine.store.name, attempt) as producer:
-            subscriptions = await target.read(self._engine.store.subscriptions(event))
-            runs = self._event_runs(event, subscriptions, payload, correlation_id, producer.trace)
-            command = self._emission(event, runs, payload, idempotency_key)
-            made = self._emitted(command, await target.apply(command))
-            producer.made([run.id for run in made], created=any(run.created for run in made))
-        return made
-
-    def _event_runs(
-        self,
-        event: str,
-        subscriptions: Sequence[c.Subscription],
-        payload: Any,
-        correlation_id: str | None,
-        trace: str | None,
-    ) -> tuple[NewRun, ...]:
-        if not subscriptions:
-            raise NoSubscriber(
-                f"no task is subscribed to {event!r}, so nothing was recorded: declare one with "
-                f"@durable_task(on={event!r}) and open a log or worker in a process that imports it",
-                event=event,
-            )
-        attempt = here_attempt()
-        return tuple(
-            self._event_run(s, payload, correlation_id, attempt, trace) for s in once_each(subscriptions)
-        )
-
-    def _emission(self, event: str, runs: tuple[NewRun, ...], payload: Any, key: str | None) -> c.CreateRuns:
-        attempt = here_attempt()
-        prints = {} if key is None else {"payload": _fingerprint(event, payload)}
-        return c.CreateRuns(
-            runs,
-            scope=f"event:{event}",
-            idempotency_key=key,
-            fingerprints=json.dumps(self._runtime.seals.seal(prints, runs[0].id)),
-            compared=prints,
-            fence=attempt.fence if attempt else None,
-        )
-
-    def _emitted(self, command: c.CreateRuns, outcome: c.Outcome) -> list[Run[Any]]:
-        created = _created(outcome)
-        if not created.created:
-            stored = json.loads(created.fingerprints)
-            if stored != self._runtime.seals.like(stored, command.compared, created.run_ids[0]):
-                raise _conflict(command, created, ["payload"])
-        # Subscribers may have come or gone since the key's first emit: its runs stay what they were.
-        return [Run(self.admin, run_id, created=created.created) for run_id in created.run_ids]
-
-    def _event_run(
-        self,
-        subscription: c.Subscription,
-        payload: Any,
-        correlation_id: str | None,
-        attempt: RunningAttempt | None,
-        trace: str | None,
-    ) -> NewRun:
-        arguments = {subscription.parameter: payload}
-        run = NewRun(
-            id=new_run_id(),
-            task=subscription.task,
-            args=encode_as(self._runtime.codec, arguments, "arguments"),
-            event=subscription.event,
-            correlation_id=correlation_id,
-            concurrency_key=_subscriber_key(subscription, arguments),
-            trace=trace,
-        )
-        what = f"the payload of {subscription.event!r} takes"
-        fitting(run.args, self._runtime.max_value_bytes, what, path="payload", value=payload)
-        inherit(run, attempt)
-        return run
-
-    def subscriptions(self, tasks: Iterable[TaskSpec]) -> tuple[c.Subscription, ...]:
-        """What these tasks subscribe to, as stored for processes that don't know them."""
-        specs = {spec.name: spec for spec in tasks}
-        return tuple(
-            c.Subscription(event, spec.name, payload_parameter(spec), spec.concurrency_template, spec.aliases)
-            for spec in specs.values()
-            for event in spec.events
-        )
+        raise _conflict_among(first, (*before, *runs)) from None
 
 
-def _check_emit(event: str, key: str | None, correlation_id: str | None) -> None:
-    check_name("emit: an event", event)
-    if key is not None:
-        check_name(f"emit({event!r}): an idempotency key", key)
-    if correlation_id is not None:
-        check_name(f"emit({event!r}): a correlation id", correlation_id)
-
-
-def _concurrency_key(spec: TaskSpec, arguments: dict[str, Any]) -> str | None:
-    if spec.concurrency_key is None:
-        return None
-    call = inspect.BoundArguments(spec.signature, OrderedDict(arguments))
-    return spec.concurrency_key.render(_defaults(spec) | arguments, call.args, call.kwargs)
-
-
-def _defaults(spec: TaskSpec) -> dict[str, Any]:
-    return {
-        name: parameter.default
-        for name, parameter in spec.signature.parameters.items()
-        if parameter.default is not parameter.empty
-    }
-
-
-def _subscriber_key(subscription: c.Subscription, arguments: dict[str, Any]) -> str | None:
-    known = registered().get(subscription.task)
-    if known is not None:
-        return _concurrency_key(known, arguments)
-    if subscription.concurrency_key is None:
-        return None
-    try:
-        template = KeyTemplate(subscription.concurrency_key, _subscriber_key, arguments)
-        return template.render(arguments, (), arguments)
-    except KeyTemplateError as error:
-        raise KeyTemplateError(
-            f"the concurrency key {subscription.concurrency_key!r}, under which {subscription.task} is subscribed to "
-            f"{subscription.event!r}, can't be built: {error}"
-        ) from error
-
-
-def _fingerprint(event: str, payload: Any) -> str:
-    return fingerprints({"payload": payload}, frozenset(), owner=f"emit({event!r})")["payload"]
-
-
-def _created(outcome: c.Outcome) -> c.Created:
-    if isinstance(outcome, c.Created):
-        return outcome
-    attempt = here_attempt()
-    assert attempt is not None  # noqa: S101 - only a fenced command can be refused
-    raise attempt.lose()
-
-
-def _conflict(command: c.CreateRuns, created: c.Created, names: list[str]) -> IdempotencyConflict:
-    return IdempotencyConflict(
-        f"idempotency key {command.idempotency_key!r} of {command.scope} belongs to run {created.run_ids[0]} with "
-        f"another {', '.join(names)}; use a new key for a new operation, or the first call's arguments",
-        scope=command.scope,
-        idempotency_key=command.idempotency_key,
-        parameters=names,
-        run_id=created.run_ids[0],
-    )
-
-
-def keyed_task(task: Any, key: str | None) -> Any:
+def _keyed_task(task: Any, key: str | None) -> Any:
     return task if key is None else task.with_options(idempotency_key=key)
 
 
-def with_keys(
+def _with_keys(
     calls: Iterable[tuple[Any, ...]], keys: Sequence[str] | None
 ) -> Iterator[tuple[tuple[Any, ...], str | None]]:
     if keys is None:
@@ -360,7 +193,7 @@ def with_keys(
         yield tuple(args), key
 
 
-def conflict_among(conflict: IdempotencyConflict, runs: Iterable[Run[Any]]) -> IdempotencyConflict:
+def _conflict_among(conflict: IdempotencyConflict, runs: Iterable[Run[Any]]) -> IdempotencyConflict:
     """The first conflict, with what the whole call has made, which stays."""
     made = tuple(run.id for run in runs if run.created)
     return IdempotencyConflict(

@@ -66,9 +66,9 @@ class _Inline:
 
     async def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run[Any]:
         with telemetry.producing("enqueue", self._spec.name, self._engine.store.name, None) as producer:
-            create = self._enqueuer.command(self._task, args, kwargs, producer.trace)
+            create = self._enqueuer.command(self._task, args, kwargs, None, producer.trace)
             (created,), claimed, sent = await self._claim(create.runs[0].id, create)
-            run = self._enqueuer.handle(self._spec, create, created)
+            run = self._enqueuer.handle(self._spec, create, created, None)
             producer.made([run.id], created=run.created)
         while True:
             if claimed is not None:
