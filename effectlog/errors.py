@@ -28,6 +28,7 @@ Leaf module: it imports nothing of ours. Every class pickles with its fields.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any, Literal
 
 
@@ -69,13 +70,32 @@ class KeyTemplateError(ConfigurationError):
     """An effect's or a concurrency key can't be built; the message names function and field."""
 
 
+class StoreTrouble(StrEnum):
+    """The ``reason`` of a StoreError whose trouble callers tell apart."""
+
+    RUN_LOCKED = "run locked"
+    """Somebody else's open transaction keeps the run's row."""
+    TAKES_NO_WRITES = "takes no writes"
+    """Nothing can be written for now, whatever it is: the disk is full, or read-only."""
+    STORE_GONE = "store gone"
+    """It is not what was opened: its file was replaced. No try brings it back."""
+    OUTCOME_UNKNOWN = "outcome unknown"
+    """The answer of a commit was lost."""
+    SESSION_LOST = "session lost"
+    """This process has no session with the server for now, and starts no effect without one."""
+    POOL_EXHAUSTED = "pool exhausted"
+    """No connection became free in time."""
+
+
 class StoreError(EffectLogError):
     """The store could not be read or written. Effects that were not started do not start.
 
-    Field: ``transient``, true where trying again can help (a locked file, a lost connection).
+    Fields: ``transient``, true where trying again can help (a locked file, a lost connection), and ``reason``, where
+    the trouble is one that callers tell apart.
     """
 
     transient: bool = False
+    reason: StoreTrouble | None = None
 
 
 class StoreRefused(StoreError):

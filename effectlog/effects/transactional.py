@@ -15,11 +15,11 @@ from effectlog.effects.call_state import awaitable_error
 from effectlog.effects.driver import Commit
 from effectlog.effects.request_errors import after_error
 from effectlog.error_info import describe
-from effectlog.errors import ConfigurationError, StoreError
+from effectlog.errors import ConfigurationError, StoreError, StoreTrouble
 from effectlog.model import EffectState
 from effectlog.store import commands as c
 from effectlog.store.caller_transactions import is_stale
-from effectlog.store.protocol import OUTCOME_UNKNOWN, AwaitedTransactions, BlockingTransactions
+from effectlog.store.protocol import AwaitedTransactions, BlockingTransactions
 
 if TYPE_CHECKING:
     from effectlog.decorators.spec import EffectSpec
@@ -128,7 +128,7 @@ def after_rollback(state: CallState, error: BaseException) -> Operations:
         )
     if isinstance(error, StoreError):
         state.attempt.engine.note(error)  # The function writes to this store and to nothing else.
-        if getattr(error, "reason", None) == OUTCOME_UNKNOWN:
+        if error.reason is StoreTrouble.OUTCOME_UNKNOWN:
             return (yield from _ask_journal(state, error))
     return (yield from after_error(state, error))
 

@@ -12,8 +12,7 @@ from weakref import WeakSet
 
 from effectlog import telemetry
 from effectlog.engine.queue import Answer, Submission, deliver, fail
-from effectlog.errors import StoreClosed, StoreError
-from effectlog.store.protocol import RUN_LOCKED, STORE_GONE
+from effectlog.errors import StoreClosed, StoreError, StoreTrouble
 from effectlog.store.rules.working_set import needs
 
 if TYPE_CHECKING:
@@ -112,9 +111,9 @@ class Batches:
         if len(batch) > 1 and not error.transient:
             return await self._apply_apart(batch)
         now = time.monotonic()
-        reason = getattr(error, "reason", "")
-        for_good = isinstance(error, StoreClosed) or reason == STORE_GONE  # It does not come back.
-        locked = reason == RUN_LOCKED
+        # Neither comes back.
+        for_good = isinstance(error, StoreClosed) or error.reason is StoreTrouble.STORE_GONE
+        locked = error.reason is StoreTrouble.RUN_LOCKED
         again = [
             entry
             for entry in batch
@@ -150,5 +149,5 @@ def _kept_locked(entries: Sequence[Submission]) -> StoreError:
         f"run {runs} is kept locked by somebody else's open transaction; end the session if it is idle in a "
         f"transaction, and never one that waits for a standby (wait_event 'SyncRep')",
         transient=True,
-        reason=RUN_LOCKED,
+        reason=StoreTrouble.RUN_LOCKED,
     )

@@ -103,7 +103,7 @@ class StateWatch:
         try:
             await self._tell()
         except EffectLogError as error:
-            if not getattr(error, "transient", False):
+            if not (isinstance(error, StoreError) and error.transient):
                 self._fail(error)
             self._changed.set()  # Nothing else may change before the store can be read again.
             return _PAUSE_AFTER_FAILURE

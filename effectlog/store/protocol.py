@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     from effectlog.store.rows import RunRow, StoredRun, StoredSummary
 
 
-RUN_LOCKED = "run locked"
-"""The ``reason`` of a StoreError for runs that somebody else's open transaction keeps."""
-
-TAKES_NO_WRITES = "takes no writes"
-"""The ``reason`` of a StoreError for a store that can't be written for now, whatever is written: its disk is full."""
-
-STORE_GONE = "store gone"
-"""The ``reason`` of a StoreError for a store that is not what was opened: its file was replaced. No try brings it back."""
-
-OUTCOME_UNKNOWN = "outcome unknown"
-"""The ``reason`` of a StoreError for a commit whose answer was lost."""
-
-
 class RunFilter(Struct, frozen=True):
     """Which runs to list, newest first; ``before`` is the id of a run to go on from.
 

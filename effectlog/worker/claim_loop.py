@@ -13,9 +13,9 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from effectlog.errors import EffectLogError, StoreClosed, StoreError
+from effectlog.errors import EffectLogError, StoreClosed, StoreError, StoreTrouble
 from effectlog.store import commands as c
-from effectlog.store.protocol import STORE_GONE, TellsNextExpiry
+from effectlog.store.protocol import TellsNextExpiry
 from effectlog.worker.running import task_limits
 from effectlog.worker.takeover import Takeovers, dead_owners, find_abandoned
 
@@ -105,7 +105,7 @@ class ClaimLoop:
             except StoreClosed:
                 return
             except Exception as error:
-                if isinstance(error, StoreError) and getattr(error, "reason", "") == STORE_GONE:
+                if isinstance(error, StoreError) and error.reason is StoreTrouble.STORE_GONE:
                     logger.error("effectlog: %s claims nothing more: %s", self._executor.owner.name, error)  # noqa: TRY400 - the store's words are what counts here
                     self.store_gone.set_result(error)
                     return

@@ -13,10 +13,9 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from effectlog.errors import EffectLogError, StoreClosed
+from effectlog.errors import EffectLogError, StoreClosed, StoreError, StoreTrouble
 from effectlog.model import RunState
 from effectlog.store import commands as c
-from effectlog.store.protocol import STORE_GONE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -137,7 +136,7 @@ class Upkeep:
             except StoreClosed:
                 return
             except EffectLogError as error:
-                if getattr(error, "reason", "") == STORE_GONE:
+                if isinstance(error, StoreError) and error.reason is StoreTrouble.STORE_GONE:
                     return  # The claim loop tells.
                 logger.warning(
                     "effectlog: upkeep of %s failed and is tried again: %s", self._owner.name, error

@@ -11,10 +11,9 @@ from msgspec import Struct
 
 from effectlog import telemetry
 from effectlog.engine.queue import is_busy
-from effectlog.errors import StoreClosed, StoreError
+from effectlog.errors import StoreClosed, StoreError, StoreTrouble
 from effectlog.model import WORKER_LOST, AttemptOutcome, ErrorInfo, RunState
 from effectlog.store import commands as c
-from effectlog.store.protocol import RUN_LOCKED, STORE_GONE, TAKES_NO_WRITES
 from effectlog.worker.outcome import dead_letter_run
 from effectlog.worker.owner import why_lapsed
 
@@ -60,7 +59,7 @@ async def end_abandoned(engine: Engine, gone: Sequence[Abandoned]) -> frozenset[
     try:
         outcomes = await engine.read(engine.commit_beside(*(one.command for one in gone)))
     except StoreError as error:
-        if getattr(error, "reason", "") != RUN_LOCKED:
+        if error.reason is not StoreTrouble.RUN_LOCKED:
             raise
         return frozenset(one.run.id for one in gone)
     pairs = list(zip(gone, outcomes, strict=True))
@@ -113,8 +112,12 @@ class Takeovers:
             self._locked = (self._locked - runs) | locked
             return len(locked) < len(gone)
         except StoreError as error:
-            reason = getattr(error, "reason", None)
-            if error.transient or isinstance(error, StoreClosed) or reason in (TAKES_NO_WRITES, STORE_GONE):
+            reason = error.reason
+            if (
+                error.transient
+                or isinstance(error, StoreClosed)
+                or reason in (StoreTrouble.TAKES_NO_WRITES, StoreTrouble.STORE_GONE)
+            ):
                 raise  # It is the store's trouble, and no run's.
             return await self._end_apart(gone, error)
         finally:

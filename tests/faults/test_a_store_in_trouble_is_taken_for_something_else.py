@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from effectlog import EffectLog, JsonCodec, RunState, durable_task, effect
+from effectlog.errors import StoreTrouble
 from effectlog.store import commands as c
-from effectlog.store.protocol import TAKES_NO_WRITES
 from effectlog.store.rows import NewRun
 from effectlog.store.sqlite.errors import translated
 from effectlog.store.sqlite.store import SqliteStore
@@ -95,7 +95,7 @@ async def test_a_takeover_that_the_system_refused_to_write_comes_as_soon_as_it_c
 def test_what_the_system_refuses_is_the_stores_trouble(code: int) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = code
-    assert translated(error, "x").reason == TAKES_NO_WRITES
+    assert translated(error, "x").reason is StoreTrouble.TAKES_NO_WRITES
 
 
 requested = threading.Event()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from helpers import create, do, new_run, psql, running, start
 
-from effectlog.errors import StoreClosed, StoreError
+from effectlog.errors import StoreClosed, StoreError, StoreTrouble
 from effectlog.model import RunState
 from effectlog.store import commands as c
 from effectlog.store.protocol import RunFilter
@@ -69,7 +69,7 @@ async def test_an_exhausted_pool_says_so_and_leaves_heartbeats_alone(open_store:
     async with store._users.lend():
         with pytest.raises(StoreError, match="all 1 connections of this process are in use") as caught:
             await store.get(fence.run_id)
-        assert (caught.value.transient, caught.value.reason) == (True, "pool exhausted")  # type: ignore[attr-defined]
+        assert (caught.value.transient, caught.value.reason) == (True, StoreTrouble.POOL_EXHAUSTED)
         renewed = await asyncio.wait_for(do(store, c.Renew("a", 60.0, (fence,))), 20)
         assert renewed.lost == frozenset()
     assert await store.get(fence.run_id) is not None

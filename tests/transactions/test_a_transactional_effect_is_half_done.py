@@ -23,6 +23,7 @@ from effectlog import (
     durable_task,
     effect,
 )
+from effectlog.errors import StoreTrouble
 from effectlog.store import commands as c
 from effectlog.store.postgres.effect_transaction import OpenTransaction as PostgresTransaction
 from effectlog.store.sqlite.transactions import OpenTransaction as SqliteTransaction
@@ -154,7 +155,7 @@ async def test_a_commit_whose_answer_is_lost_is_found_out(
 ) -> None:
     kind: Any = PostgresTransaction if is_postgres(store_url) else SqliteTransaction
     commit, lost = kind.commit, [True]
-    error = StoreError("the answer was lost", transient=True, reason="outcome unknown")
+    error = StoreError("the answer was lost", transient=True, reason=StoreTrouble.OUTCOME_UNKNOWN)
 
     def sync_commit(self: Any) -> None:
         first = lost and lost.pop()

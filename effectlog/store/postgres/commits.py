@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from effectlog.errors import StoreError
+from effectlog.errors import StoreError, StoreTrouble
 from effectlog.store.postgres.connections import APPLICATION, Connection, abandon
 from effectlog.store.postgres.errors import (
     DIVISION_BY_ZERO,
@@ -28,7 +28,6 @@ from effectlog.store.postgres.errors import (
     is_lost,
     sqlstate,
 )
-from effectlog.store.protocol import OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -209,7 +208,7 @@ class Transactions:
             f"{self._name}: a commit was not answered in time, and for {FIND_OUT:g} s nobody could say what became "
             f"of it: whether these records are stored is not known; {since}",
             transient=False,
-            reason=OUTCOME_UNKNOWN,
+            reason=StoreTrouble.OUTCOME_UNKNOWN,
         ) from lost
 
     async def _ask(self, connection: Connection, writer_id: int, batch: int) -> bool:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from effectlog.errors import StoreError
+from effectlog.errors import StoreError, StoreTrouble
 from effectlog.store import commands as c
-from effectlog.store.protocol import OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +59,7 @@ class Confirmation:
         try:
             await self._commits.run(self._pool, self._commit_where_needed)
         except StoreError as error:
-            if getattr(error, "reason", None) != OUTCOME_UNKNOWN:
+            if error.reason is not StoreTrouble.OUTCOME_UNKNOWN:
                 raise
             raise StoreError(
                 f"{self._name}: what was read may be on the primary alone, and no commit has been confirmed by its "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import asyncpg  # type: ignore[import-untyped]  # the driver ships no type information
 
-from effectlog.errors import StoreClosed, StoreError
+from effectlog.errors import StoreClosed, StoreError, StoreTrouble
 from effectlog.store.statements import statements
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class Pool:
                 f"{self._url.name}: all {self._size} connections of this process are in use, and none came "
                 f"free within {self.patience:g} s; raise pool_size, or look for slow queries",
                 transient=True,
-                reason="pool exhausted",
+                reason=StoreTrouble.POOL_EXHAUSTED,
             ) from error
 
 

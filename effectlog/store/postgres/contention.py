@@ -10,14 +10,13 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from effectlog.errors import StoreError
+from effectlog.errors import StoreError, StoreTrouble
 from effectlog.store import commands as c
 from effectlog.store.postgres.apply import SessionLostError, SetAside, apply_batch, is_start
 from effectlog.store.postgres.batch import Batch, BlockedError
 from effectlog.store.postgres.confirm import has_standby, tells
 from effectlog.store.postgres.errors import LOCK_TIMEOUT, is_unstorable, sqlstate
 from effectlog.store.postgres.stalled import Stalled
-from effectlog.store.protocol import RUN_LOCKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -159,7 +158,7 @@ class Applier:
             f"pg_stat_activity); bring the standby back, or change synchronous_standby_names. Don't end that session: "
             f"its transaction would be visible on the primary alone, and a fail-over would take it back",
             transient=True,
-            reason=RUN_LOCKED,
+            reason=StoreTrouble.RUN_LOCKED,
         )
 
     def _blocked_error(self, aside: SetAside) -> StoreError:
@@ -168,13 +167,13 @@ class Applier:
                 f"{self._name}: run {', '.join(sorted(aside.runs))} is kept locked by somebody else's open "
                 f"transaction; find it in pg_stat_activity (state 'idle in transaction') and end it",
                 transient=True,
-                reason=RUN_LOCKED,
+                reason=StoreTrouble.RUN_LOCKED,
             )
         return StoreError(
             f"{self._name}: this process lost its session with the server, and starts no effect before "
             f"it has one again",
             transient=True,
-            reason="session lost",
+            reason=StoreTrouble.SESSION_LOST,
         )
 
 

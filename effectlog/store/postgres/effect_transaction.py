@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg  # type: ignore[import-untyped]  # the driver ships no type information
 
-from effectlog.errors import StoreError
+from effectlog.errors import StoreError, StoreTrouble
 from effectlog.store.postgres.connections import Pool, abandon, time_limit
 from effectlog.store.postgres.errors import is_lost, translated
-from effectlog.store.protocol import OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -45,7 +44,7 @@ class OpenTransaction:
             return True
 
     async def commit(self) -> None:
-        """Commit; raises StoreError with ``OUTCOME_UNKNOWN`` where the answer was lost."""
+        """Commit; raises StoreError with ``StoreTrouble.OUTCOME_UNKNOWN`` where the answer was lost."""
         try:
             with time_limit(self.connection, self._limit):
                 await self._transaction.commit()
@@ -56,7 +55,7 @@ class OpenTransaction:
             raise StoreError(
                 f"{self._url.name}: the connection broke during a commit ({type(error).__name__})",
                 transient=True,
-                reason=OUTCOME_UNKNOWN,
+                reason=StoreTrouble.OUTCOME_UNKNOWN,
             ) from error
 
 

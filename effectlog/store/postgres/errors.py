@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg  # type: ignore[import-untyped]  # the driver ships no type information
 
-from effectlog.errors import StoreError, StoreRefused
-from effectlog.store.protocol import TAKES_NO_WRITES
+from effectlog.errors import StoreError, StoreRefused, StoreTrouble
 
 if TYPE_CHECKING:
     from effectlog.store.url import PostgresUrl
@@ -99,7 +98,9 @@ def translated(error: BaseException, url: PostgresUrl) -> StoreError:
         )
     if state == _DISK_FULL:
         return StoreError(
-            f"{name}: the server's disk is full; free space on it", transient=True, reason=TAKES_NO_WRITES
+            f"{name}: the server's disk is full; free space on it",
+            transient=True,
+            reason=StoreTrouble.TAKES_NO_WRITES,
         )
     return StoreError(f"{name}: {text}", transient=False)
 

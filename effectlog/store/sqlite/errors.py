@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
-from effectlog.errors import ConfigurationError, StoreClosed, StoreError
-from effectlog.store.protocol import TAKES_NO_WRITES
+from effectlog.errors import ConfigurationError, StoreClosed, StoreError, StoreTrouble
 
 UNSTORABLE = (sqlite3.IntegrityError, OverflowError)
 """What was to be written breaks the rules of the tables, or is no 64-bit integer."""
@@ -32,13 +31,16 @@ def translated(error: Exception, name: str) -> StoreError:
                 transient=True,
             )
         case sqlite3.SQLITE_FULL:
-            advice, reason = "the disk is full; free space on it", TAKES_NO_WRITES
+            advice, reason = "the disk is full; free space on it", StoreTrouble.TAKES_NO_WRITES
         case sqlite3.SQLITE_READONLY:
-            advice, reason = "it is read-only; make the file and its folder writable", TAKES_NO_WRITES
+            advice, reason = (
+                "it is read-only; make the file and its folder writable",
+                StoreTrouble.TAKES_NO_WRITES,
+            )
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_NOMEM:
             advice, reason = (
                 f"SQLite could not read or write it ({_named(error)}); {_IN_THE_WAY}",
-                TAKES_NO_WRITES,
+                StoreTrouble.TAKES_NO_WRITES,
             )
         case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
             advice = (

@@ -25,8 +25,7 @@ import threading
 import time
 from pathlib import Path
 
-from effectlog.errors import StoreError, StoreRefused
-from effectlog.store.protocol import STORE_GONE
+from effectlog.errors import StoreError, StoreRefused, StoreTrouble
 
 if sys.platform != "win32":
     import fcntl
@@ -219,7 +218,7 @@ class FileGuard:
             f"{path} was deleted, moved or replaced while the store was open: what is written now would be seen "
             f"by nobody. End this process, see to it that the right file is there, and start again",
             transient=False,
-            reason=STORE_GONE,
+            reason=StoreTrouble.STORE_GONE,
         )
 
     def release(self) -> bool:

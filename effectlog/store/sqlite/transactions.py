@@ -11,9 +11,8 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from effectlog.errors import ConfigurationError, StoreError
+from effectlog.errors import ConfigurationError, StoreError, StoreTrouble
 from effectlog.store.caller_transactions import is_stale, no_transaction
-from effectlog.store.protocol import OUTCOME_UNKNOWN, TAKES_NO_WRITES
 from effectlog.store.sqlite.apply import perform
 from effectlog.store.sqlite.errors import translated
 from effectlog.store.sqlite.running_runs import RunningRuns
@@ -83,7 +82,7 @@ class OpenTransaction:
         return self.connection.in_transaction
 
     def commit(self) -> None:
-        """Commit; raises StoreError with ``OUTCOME_UNKNOWN`` where the disk did not say whether it has it."""
+        """Commit; raises StoreError with ``StoreTrouble.OUTCOME_UNKNOWN`` where the disk did not say whether it has it."""
         self.connection.set_authorizer(None)
         try:
             self.connection.execute("COMMIT")
@@ -93,7 +92,7 @@ class OpenTransaction:
             raise StoreError(
                 f"the commit of an effect's transaction failed: {error}",
                 transient=True,
-                reason=OUTCOME_UNKNOWN,
+                reason=StoreTrouble.OUTCOME_UNKNOWN,
             ) from error
 
 
@@ -124,7 +123,7 @@ def explained(name: str) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         trouble = translated(error, name)
-        if getattr(trouble, "reason", None) == TAKES_NO_WRITES:
+        if trouble.reason is StoreTrouble.TAKES_NO_WRITES:
             raise trouble from error
         if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_AUTH:
             raise
