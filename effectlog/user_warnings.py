@@ -69,8 +69,13 @@ def _make_printable(record: logging.LogRecord) -> None:
         record.exc_text = printable(record.exc_text or _formatter.formatException(record.exc_info))
 
 
-# Every module of ours gets this logger by its name, so all of them are covered here.
-logger.handle = _handle  # type: ignore[method-assign]  # its class can't be chosen any more
+def guard_logger() -> None:
+    """Hand all records of ours on as above, from now on; called when a log is opened, and may be repeated.
+
+    Every module of ours gets the logger by its name, so all of them are covered.
+    """
+    logger.handle = _handle  # type: ignore[method-assign]  # its class can't be chosen any more
+
 
 _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
@@ -95,6 +100,7 @@ def _users_frame() -> tuple[FrameType, int]:
 
 def warn(message: str, **extra: Any) -> None:
     """Log and warn. Where warnings are errors it still returns: no caller here could answer for it."""
+    guard_logger()
     logger.warning("effectlog: %s", message, extra=extra)
     try:
         warnings.warn(one_line(message), EffectLogWarning, stacklevel=users_level())

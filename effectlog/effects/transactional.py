@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from effectlog.effects.call_state import awaitable_error
 from effectlog.effects.driver import Commit
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from effectlog.decorators.spec import EffectSpec
     from effectlog.effects.call_state import CallState
     from effectlog.effects.driver import Invoke, Operations
+    from effectlog.store.protocol import Store
     from effectlog.store.rows import EffectRow
 
 
@@ -36,7 +37,7 @@ class EndedByItselfError(Exception):
     """The function committed or rolled back the transaction that it was lent. Never leaves the engine."""
 
 
-def check_fits(spec: EffectSpec, store: Any) -> None:
+def check_fits(spec: EffectSpec, store: Store) -> None:
     """Raise ConfigurationError where this store can't give this kind of function a transaction."""
     blocking, awaited = isinstance(store, BlockingTransactions), isinstance(store, AwaitedTransactions)
     if awaited if spec.is_async else blocking:
@@ -57,7 +58,7 @@ class InvokeWithin:
     invoke: Invoke
 
     def block(self) -> Any:
-        store: Any = self.state.attempt.engine.store
+        store = cast("BlockingTransactions", self.state.attempt.runtime.store)  # As ``check_fits`` has found.
         with store.transaction_sync() as opened:
             self.invoke.request.transaction = opened.connection
             try:
@@ -71,7 +72,7 @@ class InvokeWithin:
         return result
 
     async def wait(self) -> Any:
-        store: Any = self.state.attempt.engine.store
+        store = cast("AwaitedTransactions", self.state.attempt.runtime.store)  # As above.
         async with store.transaction() as opened:
             self.invoke.request.transaction = opened.connection
             try:

@@ -25,6 +25,7 @@ from effectlog.engine.pending_futures import Owed
 from effectlog.engine.queue import STUCK, Submission, SubmissionQueue, fail, into
 from effectlog.errors import ConfigurationError, StoreClosed, StoreError
 from effectlog.store.protocol import Concurrent, threaded
+from effectlog.user_warnings import guard_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -92,6 +93,7 @@ class Engine:
 
         Raises ConfigurationError where it is at work already, or threads are none.
         """
+        guard_logger()
         refuse_green_threads()
         if self._thread is not None and not self.inherited:
             raise ConfigurationError(

@@ -99,3 +99,9 @@ def test_a_spawned_child_that_imports_the_app_has_opened_nothing(
     assert child["files"] == [], "the child inherited the parent's open store"
     assert child["threads"] == ["MainThread"]
     assert results == ([1, 2, 3] if parents_log == "closed" else [])
+
+
+def test_an_import_leaves_the_applications_loggers_alone() -> None:
+    script = "import logging, effectlog.log; print('handle' in vars(logging.getLogger('effectlog')))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
