@@ -50,6 +50,14 @@ class Place:
     def is_same(self, other: Place) -> bool:
         return (self.name, self.file) == (other.name, other.file)
 
+    def is_beside(self, other: Place) -> bool:
+        """Both stand directly in one function."""
+        scope, inside, _ = self.name.rpartition(".<locals>.")
+        return bool(inside) and (scope, inside, self.file) == (
+            *other.name.rpartition(".<locals>.")[:2],
+            other.file,
+        )
+
 
 def _position(code: Any) -> tuple[str, int]:
     """The file behind all links, and the line; none for what was typed in.
@@ -64,20 +72,20 @@ def _position(code: Any) -> tuple[str, int]:
 class Known:
     """What the registry keeps of a definition: enough to compare another one with it."""
 
-    __slots__ = ("_definition", "where")
+    __slots__ = ("definition", "where")
 
     def __init__(self, definition: Definition) -> None:
-        self._definition = weakref.ref(definition)
+        self.definition = weakref.ref(definition)
         self.where = definition.where
 
     @property
     def in_use(self) -> bool:
         """Somebody holds what was made of it, and means this function by its name."""
-        return self._definition() is not None
+        return self.definition() is not None
 
     def may_be_replaced(self, new: Definition) -> bool:
         """Whether ``new`` is the same function again: reloaded, run again, or imported beside its script."""
-        old = self._definition()
+        old = self.definition()
         return self.where.is_same(new.where) and (
             old is None or old is new or (new.is_global and old.code is not new.code)
         )

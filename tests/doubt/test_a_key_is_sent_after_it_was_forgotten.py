@@ -43,6 +43,14 @@ def declare(destination: Destination | None, in_doubt: Any = None) -> Any:
 
 ONE_DAY = Destination("keeps/a-day", retention=timedelta(days=1), settle=timedelta(0))
 release: list[Any] = []
+
+
+def deploy(destination: Destination | None, in_doubt: Any = None) -> None:
+    """Another release of the code; the process that had the former one is gone."""
+    release.clear()
+    release.append(declare(destination, in_doubt))
+
+
 second_attempt: list[Callable[[], None]] = []
 
 
@@ -57,7 +65,7 @@ def task() -> str:
 @pytest.fixture(autouse=True)
 def _first_release() -> None:
     sent.clear()
-    release[:] = [declare(ONE_DAY)]
+    deploy(ONE_DAY)
     second_attempt[:] = [lambda: None]
 
 
@@ -180,40 +188,40 @@ async def test_a_resend_does_not_lengthen_the_horizon(path: str, until: Any) -> 
 
 
 async def test_an_unknown_retention_allows_one_hour(path: str, until: Any) -> None:
-    release.append(declare(Destination("keeps/unknown", settle=timedelta(0))))
+    deploy(Destination("keeps/unknown", settle=timedelta(0)))
     record = await play(path, until, lambda clock: clock.advance(HOUR))
     assert (record.state, len(sent)) == ("held", 1)
 
 
 async def test_a_key_that_is_never_forgotten_is_sent_at_any_time(path: str, until: Any) -> None:
-    release.append(declare(Destination("keeps/for-ever", retention=FOREVER, settle=timedelta(0))))
+    deploy(Destination("keeps/for-ever", retention=FOREVER, settle=timedelta(0)))
     record = await play(path, until, lambda clock: clock.advance(1000 * DAY))
     assert (record.state, len(sent)) == ("succeeded", 2)
 
 
 async def test_a_look_up_answers_past_the_horizon(path: str, until: Any) -> None:
-    release.append(declare(ONE_DAY, in_doubt=lambda: Applied("found")))
+    deploy(ONE_DAY, in_doubt=lambda: Applied("found"))
     record = await play(path, until, lambda clock: clock.advance(DAY))
     assert (record.state, record.result, len(sent)) == ("succeeded", "found", 1)
 
 
 async def test_a_release_that_declares_no_contract_is_bound_by_the_stored_one(path: str, until: Any) -> None:
-    def deploy(clock: MovableClock) -> None:
-        release.append(declare(None))
+    def upgrade(clock: MovableClock) -> None:
+        deploy(None)
         clock.advance(DAY)
 
-    record = await play(path, until, deploy)
+    record = await play(path, until, upgrade)
     assert (record.state, len(sent)) == ("held", 1)
 
 
 @pytest.mark.parametrize("in_doubt", [None, lambda: pytest.fail("another account can't be asked")])
 async def test_another_account_knows_neither_key_nor_operation(path: str, until: Any, in_doubt: Any) -> None:
-    release.append(declare(ONE_DAY.replace(account="live/eu")))
+    deploy(ONE_DAY.replace(account="live/eu"))
 
-    def deploy(_: MovableClock) -> None:
-        release.append(declare(ONE_DAY.replace(account="live/us"), in_doubt))
+    def upgrade(_: MovableClock) -> None:
+        deploy(ONE_DAY.replace(account="live/us"), in_doubt)
 
-    record = await play(path, until, deploy)
+    record = await play(path, until, upgrade)
     assert (record.state, len(sent)) == ("held", 1)
     assert "live/eu" in record.attempts[-1].error.message
     assert "live/us" in record.attempts[-1].error.message

@@ -29,7 +29,7 @@ with open(sys.argv[1], "r+b") as shm:
 """
 
 
-@durable_task(name="quick")
+@durable_task(name="quick.outage")
 def quick() -> int:
     return 7
 

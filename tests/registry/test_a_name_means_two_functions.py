@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import subprocess
@@ -209,3 +210,88 @@ def test_a_script_that_is_also_imported_is_one_file(tmp_path: Path) -> None:
             [sys.executable, script], cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.stdout == "app.task app.task\n", done.stderr
+
+
+def test_a_fixture_may_make_its_effects_and_tasks_for_each_test() -> None:
+    def make(answer: int) -> Callable[[], int]:
+        class Sender:
+            @effect(key="send")
+            def send(self) -> int:
+                return answer
+
+        @effect(key="say")
+        def say() -> int:
+            return Sender().send()
+
+        @durable_task
+        def fixed() -> int:
+            return say()
+
+        return fixed
+
+    for answer in (1, 2):
+        made = make(answer)
+        assert made() == answer
+        del made
+    kept = make(3)
+    with pytest.raises(ConfigurationError, match="both in use"):
+        make(4)
+    assert kept() == 3
+
+
+def test_a_child_is_not_replaced_under_the_parent_that_a_worker_still_executes() -> None:
+    """The parent that only the registry holds would enqueue its child by a name that finds another function."""
+
+    def make(name: str) -> None:
+        @durable_task
+        def child() -> None: ...
+
+        @durable_task(name=name)
+        def parent() -> None:
+            child()
+
+    make("registry.parent.one")
+    with pytest.raises(ConfigurationError, match="both in use"):
+        make("registry.parent.two")
+
+
+def test_a_name_is_found_while_its_function_is_declared_again() -> None:
+    """Other threads look names up at any time, and the collector's callbacks run in the midst of it."""
+
+    def make() -> None:
+        @durable_task(name="registry.again")
+        def again() -> object:
+            return again
+
+    make()
+    found: list[bool] = []
+
+    def look(_phase: str, _info: object) -> None:
+        found.append("registry.again" in registered())
+
+    gc.callbacks.append(look)
+    try:
+        make()
+    finally:
+        gc.callbacks.remove(look)
+    assert found
+    assert all(found)
+
+
+def test_one_alias_belongs_to_one_task() -> None:
+    @durable_task(name="registry.alias.one", aliases="registry.alias")
+    def one() -> None: ...
+
+    with pytest.raises(
+        ConfigurationError, match=r"'registry\.alias\.one' .* and 'registry\.alias\.two' .* alias"
+    ):
+
+        @durable_task(name="registry.alias.two", aliases=("registry.alias", "registry.more"))
+        def two() -> None: ...
+
+    assert registered()["registry.alias"].name == "registry.alias.one"
+
+    @durable_task(name="registry.alias.three", aliases=("registry.alias", "registry.alias.one"))
+    def renamed() -> None: ...
+
+    assert registered()["registry.alias"].name == "registry.alias.three"

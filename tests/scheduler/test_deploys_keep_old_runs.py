@@ -8,24 +8,31 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from effectlog import EffectLog, EffectLogWarning, Retry, Run, RunFailed, RunState, durable_task, effect
-from effectlog.decorators.registry import _registry
+from effectlog.decorators.registry import _effects, _tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+def forget(names: Any, stored: str) -> None:
+    """As in a process that never had the other version of the code."""
+    names.specs.pop(stored, None)
+    names._known.pop(stored, None)
+
+
 @pytest.fixture
 def deploy() -> Iterator[Callable[..., Any]]:
     """Declare a task anew, as another version of the code would."""
-    known = dict(_registry)
+    deployed: set[str] = set()
 
     def declare(function: Any, name: str = "deployed", **options: Any) -> Any:
-        _registry.pop(name, None)
+        deployed.add(name)
+        forget(_tasks, name)
         return durable_task(name=name, **options)(function)
 
     yield declare
-    _registry.clear()
-    _registry.update(known)
+    for name in deployed:
+        forget(_tasks, name)
 
 
 async def _one(a: int) -> str:
@@ -34,7 +41,7 @@ async def _one(a: int) -> str:
 
 async def test_a_run_that_nobody_knows_stays_pending_and_is_passed_by(log: EffectLog, deploy: Any) -> None:
     unknown = await log.enqueue(deploy(_one), 1)
-    del _registry["deployed"]
+    forget(_tasks, "deployed")
     known = deploy(_one, "known")
     async with log.worker():
         assert await (await log.enqueue(known, 2)).result(10) == "a=2"
@@ -47,7 +54,7 @@ async def test_a_run_that_nobody_knows_stays_pending_and_is_passed_by(log: Effec
 
 async def test_an_alias_keeps_old_runs_alive_after_a_rename(log: EffectLog, deploy: Any) -> None:
     old = await log.enqueue(deploy(_one), 1)
-    del _registry["deployed"]
+    forget(_tasks, "deployed")
     renamed = deploy(_one, "renamed", aliases=["deployed"], concurrency=1)
     async with log.worker():
         new = await log.enqueue(renamed, 2)
@@ -120,6 +127,9 @@ def send(key: str) -> str:
 def send_before(key: str) -> str:
     sent.append(f"changed {key}")
     return key
+
+
+forget(_effects, "send under another key")
 
 
 @effect(key="template:{key}", name="send under another key")
