@@ -20,6 +20,8 @@ from effectlog.store.rules.working_set import KeyRow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from effectlog.store.rules.working_set import IdempotencyKey
+
 Columns = tuple[Any, ...]
 
 _encode = msgspec.json.Encoder().encode
@@ -101,12 +103,12 @@ def run_update(run: RunRow) -> Columns:
     )
 
 
-def run_insert(run: NewRun, now: float) -> Columns:
+def run_insert(run: NewRun) -> Columns:
     return (
         run.id,
         run.task,
         run.due_at,
-        now,
+        run.created_at,
         run.event,
         run.scope,
         run.idempotency_key,
@@ -141,6 +143,10 @@ def attempt_insert(row: AttemptRow) -> Columns:
 def attempt_end(row: AttemptRow) -> Columns:
     outcome = None if row.outcome is None else str(row.outcome)
     return (row.ended_at, outcome, *_error_columns(row.error), row.run_id, row.number)
+
+
+def trace_update(traced: tuple[str, int, str]) -> Columns:
+    return traced
 
 
 @_reading("an effect")
@@ -269,6 +275,11 @@ def key_from(row: Sequence[Any]) -> KeyRow:
         raise StoreError(
             f"idempotency key {row[1]!r} of {row[0]} is damaged in the store: {error}"
         ) from error
+
+
+def key_insert(new: tuple[IdempotencyKey, KeyRow]) -> Columns:
+    (scope, key), row = new
+    return (scope, key, _text(row.run_ids), row.fingerprints)
 
 
 def subscription_insert(s: c.Subscription) -> Columns:

@@ -61,7 +61,9 @@ class NewRun(Struct, gc=False):
     delay: float = 0.0
     due_at: float | None = None
     waits_since: float | None = None
-    """As in ``RunRow``; the ledger sets it."""
+    """As in ``RunRow``; the rules set it."""
+    created_at: float = 0.0
+    """The rules set it."""
     event: str | None = None
     scope: str | None = None
     idempotency_key: str | None = None

@@ -7,7 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from effectlog import EffectLog, Retry, durable_task, effect
+from effectlog import Retry, durable_task, effect
+from effectlog.codec import JsonCodec
 from effectlog.keys import operation_id
 from effectlog.model import AttemptOutcome, Policy, RunState
 from effectlog.store import commands as c
@@ -103,7 +104,7 @@ def run_like(run_id: str, codec: Any) -> list[c.Command]:
 
 async def damaged_store(path: Path) -> dict[str, Damage]:
     """Make it; the runs with damage that the database did not refuse. A whole run is queued behind them all."""
-    codec = EffectLog(path)._codec
+    codec = JsonCodec()
     store = SqliteStore(path)
     await store.open()
     planned = damages(path)

@@ -14,6 +14,7 @@ import pytest
 from test_a_damaged_row_stops_the_worker import all_explained
 
 from effectlog import EffectLog
+from effectlog.codec import JsonCodec
 from effectlog.store.postgres.store import PostgresStore
 
 VALUES = {
@@ -47,7 +48,7 @@ async def without_rules(connection: asyncpg.Connection) -> list[tuple[str, str, 
 
 async def damaged_store(url: str) -> list[str]:
     """A store with a run for each damage, and a whole one queued behind them all; the ids of the damaged ones."""
-    codec, store = EffectLog(url)._codec, PostgresStore(url)
+    codec, store = JsonCodec(), PostgresStore(url)
     await store.open()
     connection = await asyncpg.connect(url)
     planned = {f"{t}.{c}={v!r}": (t, c, v) for t, c, v in await without_rules(connection)}

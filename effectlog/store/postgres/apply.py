@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from effectlog.store import columns
 from effectlog.store import commands as c
-from effectlog.store.postgres.claims import claim, limited_names, purge
+from effectlog.store.postgres.claims import claim, purge
+from effectlog.store.rules.claims import limited_names
 from effectlog.store.rules.execute import execute
 from effectlog.store.rules.working_set import needs
 

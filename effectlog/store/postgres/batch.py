@@ -6,7 +6,6 @@ waits for a run that somebody else has locked; such a run is *blocked*, and noth
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from effectlog.model import RunState
@@ -16,7 +15,7 @@ from effectlog.store.postgres.schema import lock_key, owner_key
 from effectlog.store.rules.working_set import WorkingSet
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from effectlog.store.postgres.connections import Querying
     from effectlog.store.rows import EffectRow
@@ -24,6 +23,17 @@ if TYPE_CHECKING:
 
 LEASE_CLOCK = "server"
 """Leases are in the server's wall clock, which a restart or a promotion does not change."""
+
+
+_COLUMNS: Mapping[str, Callable[[Any], columns.Columns]] = {
+    "insert_key": columns.key_insert,
+    "insert_run": columns.run_insert,
+    "insert_attempt": columns.attempt_insert,
+    "note_trace": columns.trace_update,
+    "end_attempt": columns.attempt_end,
+    "save_effect": columns.effect_columns,
+    "update_run": columns.run_update,
+}
 
 
 class BlockedError(Exception):
@@ -118,41 +128,11 @@ class Batch:
         self.news = (
             self.news or bool(working_set.new_runs) or any(map(self._is_news, working_set.changed_runs))
         )
-        await self._flush_keys()
-        if working_set.new_runs:
-            await self.write_rows(
-                "insert_run", [columns.run_insert(run, working_set.now) for run in working_set.new_runs]
-            )
-        if working_set.begun:
-            await self.write_rows(
-                "insert_attempt", [columns.attempt_insert(row) for row in working_set.begun]
-            )
-        if working_set.traced:
-            await self.write_rows("note_trace", working_set.traced)
-        if working_set.ended:
-            await self.write_rows("end_attempt", [columns.attempt_end(row) for row in working_set.ended])
-        if working_set.changed_effects:
-            effects = [
-                columns.effect_columns(working_set.effects[key])
-                for key in sorted(working_set.changed_effects)
-            ]
-            await self.write_rows("save_effect", effects)
-        if working_set.changed_runs:
-            runs = [
-                columns.run_update(working_set.runs[run_id]) for run_id in sorted(working_set.changed_runs)
-            ]
-            await self.write_rows("update_run", runs)
+        for statement, rows in working_set.pending():
+            written = await self.write_rows(statement, list(map(_COLUMNS[statement], rows)))
+            if statement == "insert_key" and len(written) < len(rows):
+                raise LostRaceError("an idempotency key was taken by another process")
         working_set.clear_changes()
-
-    async def _flush_keys(self) -> None:
-        if not self.working_set.new_keys:
-            return
-        rows = [
-            (scope, key, json.dumps(row.run_ids), row.fingerprints)
-            for (scope, key), row in self.working_set.new_keys
-        ]
-        if len(await self.write_rows("insert_key", rows)) < len(rows):
-            raise LostRaceError("an idempotency key was taken by another process")
 
     def _is_news(self, run_id: str) -> bool:
         run = self.working_set.runs[run_id]

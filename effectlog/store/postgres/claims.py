@@ -11,34 +11,20 @@ from typing import TYPE_CHECKING, Any
 from effectlog.store import commands as c
 from effectlog.store.assemble import claimed_runs, summaries, whole_runs
 from effectlog.store.postgres.errors import is_unstorable
+from effectlog.store.rules import claims
 from effectlog.store.rules import runs as run_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from effectlog.store.postgres.batch import Batch
     from effectlog.store.rows import StoredRun, StoredSummary
 
 
-def limited_names(commands: Iterable[c.Command]) -> set[str]:
-    """The names of the tasks whose claimers have to take turns."""
-    return {
-        name
-        for command in commands
-        if isinstance(command, c.Claim)
-        for task in command.tasks
-        if task.concurrency is not None or task.keyed
-        for name in task.names
-    }
-
-
 async def claim(batch: Batch, command: c.Claim, *, apart: bool) -> c.Outcome:
     """Claim what is due; ``apart`` claims one by one, and fails what can't be claimed."""
     await batch.flush()
-    if command.run_id is None:
-        found = await _candidates(batch, command)
-    else:
-        found = [command.run_id] if await _fits(batch, command) else []
+    found = await _candidates(batch, command)
     if apart:
         stored = [run for run_id in found for run in await _take_alone(batch, command, run_id)]
     else:
@@ -73,57 +59,35 @@ async def _take_alone(batch: Batch, command: c.Claim, run_id: str) -> list[Store
         if not is_unstorable(error):
             raise
         await batch.connection.fetch("ROLLBACK TO SAVEPOINT part")
-        batch.working_set.runs.pop(run_id, None)
-        batch.working_set.clear_changes()
-        reason = f"the row of run {run_id} is damaged in the store: {error}"
+        reason = claims.give_up_damaged(batch.working_set, run_id, error)
         await batch.write("fail_damaged", run_id, reason)
         return []
     finally:
         await batch.connection.fetch("RELEASE SAVEPOINT part")
 
 
-async def _fits(batch: Batch, command: c.Claim) -> bool:
-    """Whether the limits of its task leave room for the run that the claim names."""
-    for task in command.tasks:
-        names = list(task.names)
-        if task.concurrency is not None:
-            ((running,),) = await batch.fetch("count_running", names)
-            if running >= task.concurrency:
-                return False
-        if task.keyed and await batch.fetch("busy_key", names, command.run_id):
-            return False
-    return True
-
-
 async def _candidates(batch: Batch, command: c.Claim) -> list[str]:
-    free = [task for task in command.tasks if task.concurrency is None and not task.keyed]
-    found = await _due_of(batch, command, [name for task in free for name in task.names], command.limit)
-    for task in command.tasks:
-        if task.concurrency is not None or task.keyed:
-            found += await _limited(batch, command, task)
-    found.sort(key=lambda row: (row[1], row[2]))
-    suspects = [row for row in found if row[3] >= c.SUSPECT_CRASHES]
-    return [row[0] for row in found if row not in suspects[1:]][: command.limit]
+    search = claims.candidates(command)
+    try:
+        question = next(search)
+        while True:
+            question = search.send(await _answer(batch, question))
+    except StopIteration as done:
+        found: list[str] = done.value
+        return found
 
 
-async def _limited(batch: Batch, command: c.Claim, task: c.TaskLimit) -> list[Any]:
-    names, limit = list(task.names), command.limit
-    if task.concurrency is not None:
-        ((running,),) = await batch.fetch("count_running", names)
-        limit = min(limit, task.concurrency - running)
-    if limit <= 0:
-        return []
-    if task.keyed:
-        return await batch.fetch("claimable_keyed", names, batch.working_set.now, limit, command.suspects)
-    return await _due_of(batch, command, names, limit)
-
-
-async def _due_of(batch: Batch, command: c.Claim, names: Sequence[str], limit: int) -> list[Any]:
-    if not names or limit <= 0:
-        return []
-    rows = await batch.fetch("claimable", names, batch.working_set.now, limit, int(command.suspects))
-    rows.sort(key=lambda row: (row[1], row[2]))
-    return rows[:limit]
+async def _answer(batch: Batch, question: claims.Question) -> list[claims.Row]:
+    names, now = list(question.names), batch.working_set.now
+    match question:
+        case claims.CountRunning():
+            return await batch.fetch("count_running", names)
+        case claims.BusyKey():
+            return await batch.fetch("busy_key", names, question.run_id)
+        case claims.FindDue():
+            return await batch.fetch("claimable", names, now, question.limit, int(question.suspects))
+        case claims.FindDueKeyed():
+            return await batch.fetch("claimable_keyed", names, now, question.limit, question.suspects)
 
 
 async def purge(batch: Batch, command: c.Purge) -> c.Outcome:
@@ -135,18 +99,13 @@ async def purge(batch: Batch, command: c.Purge) -> c.Outcome:
     )
     if not rows:
         return c.Purged(0)
-    ids = [row[0] for row in rows]
+    removed = batch.working_set.purged(map(tuple, rows))
     for statement in ("purge_effects", "purge_attempts", "purge_runs"):
-        await batch.write(statement, ids)
-    keys = {(row[1], row[2]) for row in rows if row[2] is not None}
-    if keys:
-        await batch.write("purge_keys", *zip(*sorted(keys), strict=True))
-    batch.working_set.forget_runs(set(ids))
-    known = keys & batch.working_set.keys.keys()
-    for key in known:
-        del batch.working_set.keys[key]
-    await batch.load_keys(known)
-    return c.Purged(len(rows))
+        await batch.write(statement, removed.runs)
+    if removed.keys:
+        await batch.write("purge_keys", *zip(*sorted(removed.keys), strict=True))
+    await batch.load_keys(removed.keys_to_load)
+    return c.Purged(len(removed.runs))
 
 
 async def load_whole(fetch: Callable[..., Awaitable[list[Any]]], run_ids: Sequence[str]) -> list[StoredRun]:

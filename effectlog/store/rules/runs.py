@@ -45,7 +45,14 @@ def _insert(
         since = None if asked_for else working_set.now
         # A copy: the command is applied anew if its transaction fails and is tried again.
         working_set.new_runs.append(
-            replace(run, due_at=due_at, waits_since=since, scope=scope, idempotency_key=key)
+            replace(
+                run,
+                due_at=due_at,
+                waits_since=since,
+                created_at=working_set.now,
+                scope=scope,
+                idempotency_key=key,
+            )
         )
     if key is not None:
         row = KeyRow(tuple(run.id for run in runs), fingerprints)

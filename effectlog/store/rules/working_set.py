@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -11,7 +11,7 @@ from effectlog.model import RunState
 from effectlog.store import commands as c
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from effectlog.store.rows import AttemptRow, EffectRow, NewRun, RunRow
 
@@ -38,6 +38,16 @@ class KeyRow(Struct):
     fingerprints: str
 
 
+class Purged(Struct):
+    """What a purge removes, and what the rest of its batch has to load anew."""
+
+    runs: list[str] = field(default_factory=list)
+    keys: set[IdempotencyKey] = field(default_factory=set)
+    """Keys of the removed runs, each of which may be another run's as well."""
+    keys_to_load: set[IdempotencyKey] = field(default_factory=set)
+    """Those of the keys that the batch had loaded."""
+
+
 class WorkingSet(Struct):
     """Rows by identity, with the store's clocks; ``changed_*`` and ``new_*`` are to be written back."""
 
@@ -60,12 +70,49 @@ class WorkingSet(Struct):
     _indexed: int = 0
     """How many of the effects are in ``_by_run``."""
 
+    def pending(self) -> Iterator[tuple[str, Sequence[Any]]]:
+        """What is to be written back, as (statement, rows), in the order in which it has to be written.
+
+        Keys come first: who lost one to somebody else finds out before anything else is written. Effects and
+        attempts come before their run, and all of them in the order of their identities, as locks are taken.
+        """
+        if self.new_keys:
+            yield "insert_key", self.new_keys
+        if self.new_runs:
+            yield "insert_run", self.new_runs
+        if self.begun:
+            yield "insert_attempt", self.begun
+        if self.traced:
+            yield "note_trace", self.traced
+        if self.ended:
+            yield "end_attempt", self.ended
+        if self.changed_effects:
+            yield "save_effect", [self.effects[identity] for identity in sorted(self.changed_effects)]
+        if self.changed_runs:
+            yield "update_run", [self.runs[run_id] for run_id in sorted(self.changed_runs)]
+
     def clear_changes(self) -> None:
-        """Forget what was to be written, because it has been."""
+        """Forget what was to be written, because it has been, or because the transaction was rolled back."""
         for pending in (self.changed_runs, self.changed_effects):
             pending.clear()
         for rows in (self.new_runs, self.new_keys, self.begun, self.ended, self.traced):
             rows.clear()
+
+    def purged(self, rows: Iterable[tuple[str, str, str | None]]) -> Purged:
+        """Forget the runs that a purge removes, given as (id, scope, idempotency key).
+
+        Their keys are forgotten as well, and go from the store where no run is left that has them.
+        """
+        found = Purged()
+        for run_id, scope, key in rows:
+            found.runs.append(run_id)
+            if key is not None:
+                found.keys.add((scope, key))
+        found.keys_to_load = found.keys & self.keys.keys()
+        for identity in found.keys_to_load:
+            del self.keys[identity]
+        self.forget_runs(set(found.runs))
+        return found
 
     def need_unsettled(self, wanted: RowsNeeded) -> set[str]:
         """The runs of which every unsettled effect is needed, once the wanted runs are loaded.

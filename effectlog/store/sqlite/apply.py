@@ -6,26 +6,28 @@ cancelled caller can leave a transaction open.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 from effectlog.store import columns
 from effectlog.store import commands as c
 from effectlog.store.assemble import claimed_runs, summaries, whole_runs
+from effectlog.store.rules import claims
 from effectlog.store.rules import runs as run_rules
 from effectlog.store.rules.execute import execute
 from effectlog.store.rules.working_set import RowsNeeded, WorkingSet, needs
 from effectlog.store.sqlite.bulk_write import write_rows
 from effectlog.store.sqlite.errors import UNSTORABLE
+from effectlog.store.sqlite.savepoint import savepoint
 from effectlog.store.statements import statements
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from effectlog.clock import Clock
-    from effectlog.store.rows import NewRun, RunRow, StoredRun, StoredSummary
+    from effectlog.store.rows import EffectRow, NewRun, RunRow, StoredRun, StoredSummary
+    from effectlog.store.rules.working_set import EffectId
     from effectlog.store.sqlite.running_runs import RunningRuns
 
 SQL = statements("sqlite")
@@ -109,47 +111,42 @@ def _rows(connection: sqlite3.Connection, statement: str, wanted: Iterable[Any])
 
 
 def _flush(connection: sqlite3.Connection, working_set: WorkingSet, live: RunningRuns) -> None:
-    if working_set.new_runs:
-        _write(connection, "insert_run", [_new_run(run, working_set.now) for run in working_set.new_runs])
-    if working_set.new_keys:
-        keys = [
-            (scope, key, json.dumps(row.run_ids), row.fingerprints)
-            for (scope, key), row in working_set.new_keys
-        ]
-        _write(connection, "insert_key", keys)
-    if working_set.begun:
-        _write(
-            connection, "insert_attempt", [columns.attempt_insert(attempt) for attempt in working_set.begun]
-        )
-    if working_set.traced:
-        _write(connection, "note_trace", working_set.traced)
-    if working_set.ended:
-        _write(connection, "end_attempt", [columns.attempt_end(attempt) for attempt in working_set.ended])
-    if working_set.changed_effects:
-        _flush_effects(connection, working_set)
-    if working_set.changed_runs:
-        updates = [_changed_run(working_set.runs[run_id]) for run_id in working_set.changed_runs]
-        _write(connection, "update_run", updates)
+    for statement, rows in working_set.pending():
+        if statement == "save_effect":
+            _write_effects(connection, working_set.changed_effects, rows)
+        else:
+            _write(connection, statement, list(map(_COLUMNS[statement], rows)))
     live.written(working_set)
     working_set.clear_changes()
 
 
-def _new_run(run: NewRun, now: float) -> columns.Columns:
-    return (*columns.run_insert(run, now), run.waits_since)
+def _new_run(run: NewRun) -> columns.Columns:
+    return (*columns.run_insert(run), run.waits_since)
 
 
 def _changed_run(run: RunRow) -> columns.Columns:
     return (*columns.run_update(run), run.waits_since)
 
 
-def _flush_effects(connection: sqlite3.Connection, working_set: WorkingSet) -> None:
+_COLUMNS: Mapping[str, Callable[[Any], columns.Columns]] = {
+    "insert_key": columns.key_insert,
+    "insert_run": _new_run,
+    "insert_attempt": columns.attempt_insert,
+    "note_trace": columns.trace_update,
+    "end_attempt": columns.attempt_end,
+    "update_run": _changed_run,
+}
+
+
+def _write_effects(
+    connection: sqlite3.Connection, only_completed: Mapping[EffectId, bool], effects: Iterable[EffectRow]
+) -> None:
     """Most effects are begun or completed, and of those only the columns that can have changed are written."""
     begun, completed, other = [], [], []
-    for identity, only_completed in working_set.changed_effects.items():
-        effect = working_set.effects[identity]
+    for effect in effects:
         if effect.version == 1:
             begun.append(columns.effect_insert(effect))
-        elif only_completed:
+        elif only_completed[effect.run_id, effect.key]:
             completed.append(columns.effect_completion(effect))
         else:
             other.append(columns.effect_columns(effect))
@@ -167,12 +164,9 @@ def _claim(
 ) -> c.Outcome:
     # What earlier commands of the batch changed must be seen by the queries below.
     _flush(connection, working_set, live)
-    if command.run_id is None:
-        found = _candidates(connection, working_set, command)
-    else:
-        found = [command.run_id] if _fits(connection, command) else []
+    found = _candidates(connection, working_set, command)
     try:
-        with _savepoint(connection):
+        with savepoint(connection):
             stored = _take(connection, working_set, live, command, found)
     except UNSTORABLE:
         stored = _take_apart(connection, working_set, live, command, found)
@@ -206,89 +200,47 @@ def _take_apart(
     found: list[str],
 ) -> list[StoredRun]:
     """Claim one by one: a row that breaks the database's own rules fails its run, and keeps no other one waiting."""
-    for run_id in found:
-        working_set.runs.pop(run_id, None)
-    working_set.clear_changes()
+    claims.forget_claim(working_set, found)
     live.forget()
     stored: list[StoredRun] = []
     for run_id in found:
         try:
-            with _savepoint(connection):
+            with savepoint(connection):
                 stored += _take(connection, working_set, live, command, [run_id])
         except UNSTORABLE as error:
-            working_set.runs.pop(run_id, None)
-            working_set.clear_changes()
-            reason = f"the row of run {run_id} is damaged in the store: {error}"
+            reason = claims.give_up_damaged(working_set, run_id, error)
             connection.execute(SQL["fail_damaged"], (working_set.now, reason, run_id))
     return stored
 
 
-@contextlib.contextmanager
-def _savepoint(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("SAVEPOINT part")
-    try:
-        yield
-    except BaseException:
-        connection.execute("ROLLBACK TO part")
-        raise
-    finally:
-        connection.execute("RELEASE part")
-
-
-def _fits(connection: sqlite3.Connection, command: c.Claim) -> bool:
-    """Whether the limits of its task leave room for the run that the claim names."""
-    for task in command.tasks:
-        names = as_json(task.names)
-        if task.concurrency is not None:
-            (running,) = connection.execute(SQL["count_running"], (names,)).fetchone()
-            if running >= task.concurrency:
-                return False
-        if (
-            task.keyed
-            and connection.execute(SQL["busy_key"], {"tasks": names, "run_id": command.run_id}).fetchone()
-        ):
-            return False
-    return True
-
-
 def _candidates(connection: sqlite3.Connection, working_set: WorkingSet, command: c.Claim) -> list[str]:
-    free = [task for task in command.tasks if task.concurrency is None and not task.keyed]
-    found = _due_of(
-        connection, working_set, command, [name for task in free for name in task.names], command.limit
-    )
-    for task in command.tasks:
-        if task.concurrency is None and not task.keyed:
-            continue
-        names = as_json(task.names)
-        limit = command.limit
-        if task.concurrency is not None:
-            (running,) = connection.execute(SQL["count_running"], (names,)).fetchone()
-            limit = min(limit, task.concurrency - running)
-        if limit <= 0:
-            continue
-        if task.keyed:
-            wanted = {"tasks": names, "now": working_set.now, "limit": limit, "suspects": command.suspects}
-            found += connection.execute(SQL["claimable_keyed"], wanted).fetchall()
-        else:
-            found += _due_of(connection, working_set, command, task.names, limit)
-    found.sort(key=lambda row: (row[1], row[2]))
-    suspects = [row for row in found if row[3] >= c.SUSPECT_CRASHES]
-    return [row[0] for row in found if row not in suspects[1:]][: command.limit]
+    search = claims.candidates(command)
+    try:
+        question = next(search)
+        while True:
+            question = search.send(_answer(connection, working_set.now, question))
+    except StopIteration as done:
+        found: list[str] = done.value
+        return found
 
 
-def _due_of(
-    connection: sqlite3.Connection,
-    working_set: WorkingSet,
-    command: c.Claim,
-    names: Iterable[str],
-    limit: int,
-) -> list[Any]:
-    wanted = {"tasks": as_json(names), "now": working_set.now, "limit": limit}
-    rows = connection.execute(SQL["claimable"], wanted).fetchall()
-    if command.suspects:
-        rows += connection.execute(SQL["claimable_suspect"], wanted | {"limit": 1}).fetchall()
-    rows.sort(key=lambda row: (row[1], row[2]))
-    return rows[:limit]
+def _answer(connection: sqlite3.Connection, now: float, question: claims.Question) -> list[claims.Row]:
+    names = as_json(question.names)
+    match question:
+        case claims.CountRunning():
+            rows = connection.execute(SQL["count_running"], (names,))
+        case claims.BusyKey():
+            rows = connection.execute(SQL["busy_key"], {"tasks": names, "run_id": question.run_id})
+        case claims.FindDue():
+            wanted = {"tasks": names, "now": now, "limit": question.limit}
+            found = connection.execute(SQL["claimable"], wanted).fetchall()
+            if question.suspects:
+                found += connection.execute(SQL["claimable_suspect"], wanted | {"limit": 1}).fetchall()
+            return found
+        case claims.FindDueKeyed():
+            keyed = {"tasks": names, "now": now, "limit": question.limit, "suspects": question.suspects}
+            rows = connection.execute(SQL["claimable_keyed"], keyed)
+    return rows.fetchall()
 
 
 def _purge(
@@ -301,20 +253,14 @@ def _purge(
         "limit": command.limit,
         "only": None if command.run_ids is None else as_json(command.run_ids),
     }
-    rows = connection.execute(SQL["purgeable"], wanted).fetchall()
-    ids = as_json(row[0] for row in rows)
+    removed = working_set.purged(connection.execute(SQL["purgeable"], wanted).fetchall())
+    ids = as_json(removed.runs)
     for statement in ("purge_effects", "purge_attempts", "purge_runs"):
         connection.execute(SQL[statement], (ids,))
-    keys = {(scope, key) for _, scope, key in rows if key is not None}
-    connection.execute(SQL["purge_keys"], (as_json(keys),))
-    removed = {row[0] for row in rows}
-    working_set.forget_runs(removed)
-    live.removed(removed)
-    known = keys & working_set.keys.keys()
-    for key in known:
-        del working_set.keys[key]
-    _load(connection, working_set, RowsNeeded(keys=known))
-    return c.Purged(len(rows))
+    connection.execute(SQL["purge_keys"], (as_json(removed.keys),))
+    live.removed(removed.runs)
+    _load(connection, working_set, RowsNeeded(keys=removed.keys_to_load))
+    return c.Purged(len(removed.runs))
 
 
 def load_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[StoredRun]:

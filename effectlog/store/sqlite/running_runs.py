@@ -14,6 +14,7 @@ from effectlog.model import RunState
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Iterable
 
     from effectlog.store.rows import EffectRow, RunRow, StoredRun
     from effectlog.store.rules.working_set import RowsNeeded, WorkingSet
@@ -81,7 +82,7 @@ class RunningRuns:
                 if working_set.runs[run_id].state is not RunState.RUNNING:
                     del self._runs[run_id]
 
-    def removed(self, run_ids: set[str]) -> None:
+    def removed(self, run_ids: Iterable[str]) -> None:
         """Runs were purged; none of them can be executing, but better to ask than to be wrong."""
         for run_id in run_ids:
             self._runs.pop(run_id, None)

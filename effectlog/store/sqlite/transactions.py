@@ -16,6 +16,7 @@ from effectlog.store.caller_transactions import is_stale, no_transaction
 from effectlog.store.sqlite.apply import perform
 from effectlog.store.sqlite.errors import translated
 from effectlog.store.sqlite.running_runs import RunningRuns
+from effectlog.store.sqlite.savepoint import savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,27 +33,13 @@ def apply(
     connection.row_factory, connection.text_factory = None, str
     try:
         _check(connection, path)
-        with _savepoint(connection) as savepoint:
+        with savepoint(connection) as undo:
             outcomes = perform(connection, clock, RunningRuns(), commands)
             if any(map(is_stale, outcomes)):
-                connection.execute(f"ROLLBACK TO {savepoint}")
+                undo()
             return outcomes
     finally:
         connection.row_factory, connection.text_factory = factories
-
-
-@contextlib.contextmanager
-def _savepoint(connection: sqlite3.Connection) -> Iterator[str]:
-    connection.execute("SAVEPOINT effectlog")
-    try:
-        yield "effectlog"
-    except BaseException:
-        if connection.in_transaction:  # A full disk ends the whole transaction.
-            connection.execute("ROLLBACK TO effectlog")
-        raise
-    finally:
-        if connection.in_transaction:
-            connection.execute("RELEASE effectlog")
 
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
