@@ -79,7 +79,7 @@ class Request(Struct):
 
     @property
     def operation_id(self) -> str:
-        """The stable id inside an attempt; outside, one fresh id for the whole call."""
+        """The stable id inside an attempt; outside of any, one fresh id for the whole call."""
         self.operation_id_read = True
         if self._operation_id is None:
             self._operation_id = str(uuid.uuid4())
@@ -95,7 +95,7 @@ class CurrentAttempt:
     task: str
     worker: str
     deadline: datetime | None
-    """When the task's ``timeout`` ends this attempt, in UTC, or later if the process is stopped; None without one."""
+    """When the task's ``timeout`` ends this attempt, in UTC: later if the process is paused, None without one."""
 
     def bind(self, function: Callable[P, R]) -> Callable[P, R]:
         """Make ``function`` run in this attempt wherever it is called, such as in your own thread pool.
@@ -144,15 +144,15 @@ def current_transaction() -> Any:
 
     What is written on it commits together with the effect's completed record, or not at all; it is committed
     when the function returns, and rolled back when it raises. An ``asyncpg.Connection`` on PostgreSQL, a
-    ``sqlite3.Connection`` on SQLite. Raises NotInAttempt outside such an effect, and where one is called outside
-    any attempt.
+    ``sqlite3.Connection`` on SQLite. Raises NotInAttempt outside such an effect, and where one is called
+    outside any attempt.
     """
     here = place.get()
     if isinstance(here, Request) and here.transaction is not None:
         return here.transaction
     raise NotInAttempt(
-        "current_transaction() belongs to an effect declared with @effect(..., transactional=True) that a worker or "
-        "log.run(...) executes; elsewhere open a connection of your own"
+        "current_transaction() belongs to an effect declared with @effect(..., transactional=True) that a "
+        "worker or log.run(...) executes; elsewhere open a connection of your own"
     )
 
 

@@ -1,4 +1,4 @@
-"""``EffectLog`` and ``log.sync``: wire store, engine, enqueueing, execution and administration together. No rules."""
+"""``EffectLog`` and ``log.sync``: they wire store, engine, runs and workers together, and hold no rules."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_VALUE_BYTES = 1024 * 1024
-"""A value may take so many bytes encoded, unless ``EffectLog(max_value_bytes=)`` says otherwise."""
+"""Bytes that a value may take encoded, unless ``EffectLog(max_value_bytes=)`` says otherwise."""
 
 
 class EffectLog(RunOperations):
     """A log of durable runs and their effects, in one store.
 
     Args:
-        store: a path (``"orders.db"``), a URL (``sqlite:///orders.db``, ``postgresql://…``) or a store object.
+        store: a path (``"orders.db"``), a URL (``sqlite:///orders.db``, ``postgresql://…``) or a store.
         lease: seconds for which a run is owned without a sign of life from its owner.
         heartbeat: seconds between two renewals, by default a third of the lease.
         codec: turns arguments and results into bytes, by default tagged JSON.
         check_store: prove at open that the store enforces ownership; off only for experiments.
         max_value_bytes: how much one argument set or result may take, encoded.
-        fingerprint_secret: keys the stored fingerprints of arguments, so that who sees only the store can't try out
-            what small values they are of. Every log on the store needs the same one. Of a tuple the first is used
-            for new rows, and the others to compare with older ones.
+        fingerprint_secret: keys the stored fingerprints of arguments, so that who sees only the store can't
+            try out what small values they are of. Every log on the store needs the same one. Of a tuple the
+            first is used for new rows, and the others to compare with older ones.
 
     Raises:
         ConfigurationError: a heartbeat above half of the lease, an unknown kind of store.
@@ -95,7 +95,10 @@ class EffectLog(RunOperations):
     # --- life ----------------------------------------------------------------------------------
 
     async def __aenter__(self) -> EffectLog:
-        """Open the store. Raises StoreRefused where it can't be trusted, StoreError where it can't be reached."""
+        """Open the store.
+
+        Raises StoreRefused where it can't be trusted, StoreError where it can't be reached.
+        """
         opened = self._engine.start()
         self._owner = None  # One that was left behind by a fork is the parent's.
         try:
@@ -124,8 +127,8 @@ class EffectLog(RunOperations):
     async def close(self) -> None:
         """Commit what was acknowledged and close the store; everything after it raises StoreClosed.
 
-        A worker that is still at work gives its runs back first, and uses no attempt up. In a forked child nothing is
-        closed: all of it is its parent's.
+        A worker that is still at work releases its runs first, and uses up no attempt. In a forked child
+        nothing is closed: all of it is its parent's.
         """
         if self._engine.inherited:
             return
@@ -183,8 +186,9 @@ class EffectLog(RunOperations):
     ) -> list[Run[R]]:
         """Store many calls, one tuple of positional arguments each, in transactions of a few hundred.
 
-        Raises as ``enqueue``; the calls before the refused chunk are stored. For an IdempotencyConflict its own chunk
-        is stored too, but for the calls that conflict, and nothing after it; ``created`` has the new runs' ids.
+        Raises as ``enqueue``; the calls before the refused chunk are stored. For an IdempotencyConflict its
+        own chunk is stored too, but for the calls that conflict, and nothing after it; ``created`` has the
+        new runs' ids.
         """
         return await self._enqueuer.enqueue_many(task, calls, idempotency_keys)
 
@@ -208,9 +212,10 @@ class EffectLog(RunOperations):
     async def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy an SQLite store into a new file while it is in use, as it is at one moment; durable on return.
 
-        Never copy the file of a store in use by other means: what is committed may still be in its log (``-wal``), and
-        reading the file inside this process takes SQLite's locks away. Raises ConfigurationError where the file exists
-        or the store is no file, StoreError where it can't be written.
+        Never copy the file of a store in use by other means: what is committed may still be in its log
+        (``-wal``), and reading the file inside this process takes SQLite's locks away. Raises
+        ConfigurationError where the file exists or the store is no file, StoreError where it can't be
+        written.
         """
         if not isinstance(self._engine.store, BacksUp):
             raise ConfigurationError(
@@ -222,18 +227,18 @@ class EffectLog(RunOperations):
         """``enqueue`` and ``emit`` inside a transaction of your own on the store's database.
 
         What they make becomes visible when that transaction commits, and was never there if it rolls back.
-        ``transaction``: a connection of asyncpg, psycopg 3 or SQLAlchemy (or its session) in a transaction on the
-        store's PostgreSQL database; of sqlite3, aiosqlite or SQLAlchemy on the store's SQLite file.
+        ``transaction``: a connection of asyncpg, psycopg 3 or SQLAlchemy (or its session) in a transaction on
+        the store's PostgreSQL database; of sqlite3, aiosqlite or SQLAlchemy on the store's SQLite file.
         """
         return Within(self._engine, self._enqueuer, self._emitter, transaction)
 
     async def run(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Create a run and execute it here, retries included, until it has ended or is held.
 
-        With the idempotency key of an existing run: its result is returned, or it is resumed if its
-        owner is gone, or its live owner is waited for. It waits until the run is due, by ``delay=``, ``at=`` or the
-        pause before a retry, and still does when it is called again after a kill. A cancellation of the caller
-        releases the run. Raises as ``enqueue`` and ``Run.result``.
+        With the idempotency key of an existing run: its result is returned, or it is resumed if its owner is
+        gone, or its live owner is waited for. It waits until the run is due, by ``delay=``, ``at=`` or the
+        pause before a retry, and still does when it is called again after a kill. A cancellation of the
+        caller releases the run. Raises as ``enqueue`` and ``Run.result``.
         """
         owner = await self._own()
         run = await run_here(self._runtime, self._enqueuer, owner, task, args, kwargs)
@@ -254,7 +259,7 @@ class EffectLog(RunOperations):
         name: str | None = None,
         retention: timedelta | float | None = None,
     ) -> Worker:
-        """A worker that executes runs of ``tasks`` (by default of all declared ones), so many at a time.
+        """A worker for runs of ``tasks`` (by default of all declared ones), ``concurrency`` at a time.
 
         Use it with ``async with`` (leaving drains, leaving by an exception releases) or ``serve()``. With
         ``retention`` (a timedelta, or seconds) it also purges every run that ended so long ago.
@@ -275,7 +280,10 @@ class EffectLog(RunOperations):
 
 
 class SyncLog(SyncRunOperations):
-    """``EffectLog`` for code without an event loop. Each method does what the method of that name does there."""
+    """``EffectLog`` for code without an event loop.
+
+    Each method does what the method of that name does there.
+    """
 
     _log: EffectLog
 

@@ -60,7 +60,8 @@ class Portal:
         if running_loop() is not None:
             coroutine.close()
             raise ConfigurationError(
-                f"log.sync was used from a coroutine, where it would block the event loop; use 'await {twin}' there"
+                "log.sync was used from a coroutine, where it would block the event loop; use 'await "
+                f"{twin}' there"
             )
         over = threading.Event()
         try:
@@ -123,10 +124,11 @@ class Portal:
 
 
 def _serve(loop: asyncio.AbstractEventLoop, closing: threading.Event, owed: Owed) -> None:
-    """Run the loop until the portal is closed: whoever waits for it would wait for ever if user code could end it."""
+    """Run the loop until the portal is closed: user code must not end it while others wait for it."""
     try:
         while not closing.is_set():
-            # An exit that user code asks for is what its task ended with; asyncio lets it leave the loop as well.
+            # An exit that user code asks for is what its task ended with; asyncio lets it leave the loop as
+            # well.
             with contextlib.suppress(KeyboardInterrupt, SystemExit):
                 loop.run_forever()
     except BaseException as error:
@@ -137,8 +139,8 @@ def _serve(loop: asyncio.AbstractEventLoop, closing: threading.Event, owed: Owed
 
 def _lost() -> StoreClosed:
     return StoreClosed(
-        "the thread behind log.sync has ended, and with it what ran there: close the log and open it again; what was not "
-        "answered may be stored or not"
+        "the thread behind log.sync has ended, and with it what ran there: close the log and open it "
+        "again; what was not answered may be stored or not"
     )
 
 
@@ -150,7 +152,10 @@ async def _told(coroutine: Coroutine[Any, Any, T], over: threading.Event) -> T:
 
 
 class SyncRunOperations:
-    """``RunOperations`` for code without an event loop. Each method does what the method of that name does there."""
+    """``RunOperations`` for code without an event loop.
+
+    Each method does what the method of that name does there.
+    """
 
     def __init__(self, log: RunOperations) -> None:
         self._log = log

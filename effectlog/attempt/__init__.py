@@ -1,1 +1,1 @@
-"""One claimed execution of a run: its journal, its lease, the effects in flight, and why it takes nothing more."""
+"""One claimed execution of a run: its journal, its lease, its effects in flight, and why it is stopping."""

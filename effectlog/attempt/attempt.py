@@ -59,7 +59,7 @@ class Attempt:
     unreadable_here = False
     """A recorded value is of a class that this process does not know."""
     not_before = 0.0
-    """Monotonic time before which a destination does not want to be asked again; kept if the run is given back."""
+    """Monotonic time before which a destination does not want to be asked again. A release keeps it."""
 
     def __init__(
         self,
@@ -152,7 +152,10 @@ class Attempt:
     # --- may it act? ---------------------------------------------------------------------------
 
     def check_open(self, effect: str | None = None) -> None:
-        """Raise the control signal that fits if nothing may start any more; ``effect``: one that was called in time."""
+        """Raise the fitting control signal if nothing may start any more.
+
+        ``effect``: the name of one that was called in time.
+        """
         if self.stop_reason is None and time.monotonic() >= self.lease_until:
             self.end(StopReason.LOST)
         if self.stop_reason is not None:
@@ -170,8 +173,8 @@ class Attempt:
                 self.runtime.lease, paused_for=self.paused_for, in_time=in_time, store=self._unrenewed
             )
             return LeaseLost(
-                f"{where} no longer owns its run, so no effect starts and its result is not stored: {why}; another "
-                f"worker goes on with the run",
+                f"{where} no longer owns its run, so no effect starts and its result is not stored: {why}; "
+                "another worker goes on with the run",
                 run_id=self.run_id,
             )
         if self.stop_reason is StopReason.CANCELLED:
@@ -204,7 +207,7 @@ class Attempt:
             self.interrupt(stop_reason)
 
     def wait_for_stop(self, seconds: float) -> None:
-        """Block the calling thread for so long, or until the attempt begins to end."""
+        """Block the calling thread for this long, or until the attempt begins to end."""
         with self._lock:
             if self.stop_reason is not None:
                 return
@@ -213,7 +216,7 @@ class Attempt:
         self._stop_signal.wait(seconds)
 
     def refuse(self, reason: str, *, back_in: float = 0.0) -> None:
-        """Give the run back because this process can't go on with it, though nothing is wrong with the run."""
+        """Release the run because this process can't go on with it, though nothing is wrong with the run."""
         self.refused = True
         self.end(StopReason.UNABLE, reason, back_in=back_in)
 
@@ -236,7 +239,7 @@ class Attempt:
     # --- time ----------------------------------------------------------------------------------
 
     def timer(self, seconds: float, callback: Callable[[], object]) -> PauseAwareTimer:
-        """Call back after so many seconds in which this process got to run."""
+        """Call back after this many seconds in which this process got to run."""
         return PauseAwareTimer(seconds, callback, self.pause_credit_by_now, self.pause_credit)
 
     async def pause_credit_by_now(self) -> float:
@@ -249,7 +252,7 @@ class Attempt:
     # --- what is under way ---------------------------------------------------------------------
 
     def enter(self, key: str, *, is_async: bool) -> InFlight | None:
-        """Take the turn for a key; gives the call to wait for where another one has it."""
+        """Reserve a key. Returns the call that holds it, or None if it is now ours."""
         self.called.add(key)
         with self._lock:
             other = self._in_flight.get(key)
@@ -259,7 +262,7 @@ class Attempt:
             return other
 
     def leave(self, key: str) -> None:
-        """Give the turn back, and tell who waits for it or for the attempt to become quiet."""
+        """Free a key, and wake who waits for it or for the attempt to become quiet."""
         with self._lock:
             mine = self._in_flight.pop(key)
             self._calls -= 1
@@ -299,7 +302,7 @@ class Attempt:
     # --- the journal ---------------------------------------------------------------------------
 
     def learn(self, effect: EffectRow | None) -> None:
-        """Take over a row as the store has it, unless a newer one is known."""
+        """Adopt a row as the store has it, unless a newer one is known."""
         if effect is None:
             return
         with self._lock:
@@ -308,7 +311,7 @@ class Attempt:
                 self.journal[effect.key] = effect
 
     def relearn(self, key: str, effect: EffectRow | None) -> None:
-        """Take over what the store refused a command with: it is the newest there is, whatever was foreseen."""
+        """Adopt the row with which the store refused a command: it is the newest, whatever was foreseen."""
         with self._lock:
             if effect is None:
                 self.journal.pop(key, None)
@@ -329,7 +332,7 @@ class Attempt:
         return foreseen
 
     def committed(self, command: c.FinishEffect, effect: EffectRow) -> None:
-        """Take over an outcome that was committed beside the engine, in a transaction with the effect's own writes."""
+        """Adopt an outcome that was committed beside the engine, together with the effect's own writes."""
         self.learn(effect)
         with self._lock:
             self._returned_at[command.key] = time.monotonic()
@@ -346,7 +349,8 @@ class Attempt:
     def _recorded(self, outcomes: list[c.Outcome] | None, error: BaseException | None) -> None:
         if error is not None:
             logger.error(
-                "effectlog: an outcome of run %s, attempt %s could not be recorded; the effect is in doubt: %s",
+                "effectlog: an outcome of run %s, attempt %s could not be recorded; the effect is in doubt: "
+                "%s",
                 self.run_id,
                 self.fence.attempt,
                 error,
@@ -376,9 +380,9 @@ class Attempt:
         if call.key in self._answered:
             self.warn(
                 call.key,
-                f"effect key {call.key!r} ({call.spec.name}) was used again in attempt {self.fence.attempt} of run "
-                f"{self.run_id}: the recorded result is returned and nothing is sent. If these are two "
-                f"operations, put what tells them apart into the key",
+                f"effect key {call.key!r} ({call.spec.name}) was used again in attempt {self.fence.attempt} "
+                f"of run {self.run_id}: the recorded result is returned and nothing is sent. If these are "
+                "two operations, put what tells them apart into the key",
             )
         self._answered.add(call.key)
 

@@ -1,8 +1,8 @@
-"""How long this whole process stood still: stopped by a signal or a debugger, or paused together with its host.
+"""How long this whole process stood still: stopped by a signal or a debugger, or paused with its host.
 
-Nothing of that is the running code's doing, so a ``timeout`` does not count it, and people are told instead of
-being left with a mystery. It decides nothing about leases. The invariant: time in which the process computed,
-or merely one of its loops was blocked, is never excused.
+Nothing of that is the running code's doing, so a ``timeout`` does not count it, and people are warned instead
+of being left with a mystery. It decides nothing about leases. The invariant: time in which the process
+computed, or merely one of its loops was blocked, is never excused.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ def _clocks() -> tuple[float, float, float]:
 
 
 class PauseAwareTimer:
-    """Calls back after so many seconds, without those for which the process stood still.
+    """Calls back after this many seconds, without those for which the process stood still.
 
-    ``pause_credit`` gives the seconds of standstill so far, of which ``already`` lie before the timer's begin.
+    ``pause_credit`` returns the seconds of standstill so far, of which ``already`` lie before the timer's
+    begin.
     """
 
     def __init__(

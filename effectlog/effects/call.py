@@ -124,7 +124,7 @@ class Call(CallState):
         return False
 
     def _see_news(self) -> Operations:
-        """After a wait in doubt: somebody may have decided meanwhile, or an earlier owner may have woken up."""
+        """Reread after a wait in doubt: somebody may have decided, or an earlier owner may have woken up."""
         if self.effect is not None and self.effect.unsettled:
             with contextlib.suppress(StoreError):  # Nothing is sent without the store's consent.
                 self.attempt.learn((yield Reread(self.attempt, self.call.key)))

@@ -54,7 +54,8 @@ class CallState:
         """Leave the effect to a decision and the attempt by a signal."""
         self.attempt.hold(self.call.key, reason)
         raise EffectHeld(
-            f"effect {self.call.key!r} of run {self.attempt.run_id} is in doubt and waits for a decision: {reason}",
+            f"effect {self.call.key!r} of run {self.attempt.run_id} is in doubt and waits for a decision: "
+            f"{reason}",
             effect_key=self.call.key,
         )
 
@@ -75,7 +76,7 @@ class CallState:
         self.attempt.record(c.FinishEffect(self.attempt.fence, self.call.key, outcome, error=info, **more))
 
     def complete(self, value: Any) -> Any:
-        """Record what the function returned; gives what a replay would give, so that the two can't differ."""
+        """Record what the function returned. Returns what a replay would, so that the two can't differ."""
         if inspect.isawaitable(value):
             self._refuse_awaitable(value)
         try:
@@ -96,7 +97,7 @@ class CallState:
         return copy
 
     def stored_form(self, value: Any) -> tuple[bytes, Any]:
-        """What is stored of a result, and what a replay gives."""
+        """What is stored of a result, and what a replay returns."""
         runtime = self.attempt.runtime
         data = runtime.stored(value, "the result takes", path="result")
         return data, runtime.codec.decode(data, self.spec.returns.value)

@@ -30,7 +30,7 @@ class Resend(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """Look again after so many seconds."""
+    """Look again after this many seconds."""
 
     seconds: float
 
@@ -92,12 +92,12 @@ def decide(effect: EffectRow, spec: EffectSpec, clock: Clock, *, settle_left: fl
 
 
 def contract_of(effect: EffectRow, spec: EffectSpec) -> Destination | None:
-    """The contract that binds a resend: the declared one, or that of the first request where none is any more."""
+    """The contract that binds a resend: the declared one, or else that of the first request."""
     return spec.destination or stored_contract(effect)
 
 
 def _moved(effect: EffectRow, spec: EffectSpec) -> str | None:
-    """Another account knows neither the key nor the operation, so neither a resend nor a miss is safe there."""
+    """Another account knows neither the key nor the operation: neither a resend nor a miss is safe there."""
     sent_under, declared = stored_contract(effect), spec.destination
     if sent_under is None or declared is None or declared.shares_keys_with(sent_under):
         return None

@@ -1,7 +1,7 @@
 """The few things that an effect call waits for, each in two forms: blocking a thread, or awaited.
 
-``effectlog.effects.call`` yields these from one generator; ``run_blocking`` and ``run_async`` run that generator for sync and for
-async functions. So what an effect call does is written once.
+``effectlog.effects.call`` yields these from one generator; ``run_blocking`` and ``run_async`` run that
+generator for sync and for async functions. So what an effect call does is written once.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def run_blocking(operations: Operations) -> Any:
 
 
 def _stop_of_users(error: RuntimeError) -> BaseException:
-    """A generator can't raise StopIteration; the user's function may, and its caller must be able to catch it."""
+    """The error itself, or the StopIteration that the user's function raised and a generator can't."""
     cause = error.__cause__
     return (
         cause
@@ -88,7 +88,7 @@ async def run_async(operations: Operations) -> Any:
 
 
 class Commit(Struct, gc=False):
-    """Wait until a command is durable or refused; gives its outcome."""
+    """Wait until a command is durable or refused. Returns its outcome."""
 
     attempt: Attempt
     command: Command
@@ -103,7 +103,7 @@ class Commit(Struct, gc=False):
 
 
 class Sleep(Struct):
-    """Wait so many seconds, or until the attempt begins to end."""
+    """Wait this many seconds, or until the attempt begins to end."""
 
     attempt: Attempt
     seconds: float
@@ -115,7 +115,9 @@ class Sleep(Struct):
         # Ending cancels the task that sleeps here, so a plain sleep is interruptible enough; a task that
         # user code shielded wakes up at the latest when its own time is over.
         deadline = time.monotonic() + self.seconds
-        while (left := deadline - time.monotonic()) > 0 and self.attempt.stop_reason is None:  # noqa: ASYNC110 - ended by any thread
+        # Any thread may end the attempt, so there is no event of this loop to wait for.
+        attempt = self.attempt
+        while (left := deadline - time.monotonic()) > 0 and attempt.stop_reason is None:  # noqa: ASYNC110
             await asyncio.sleep(min(left, 0.1))
 
 
@@ -128,8 +130,8 @@ class Join(Struct):
     def block(self) -> None:
         if self.other.loop is not None and self.other.loop is running_loop():
             raise EffectConflict(
-                f"effect key {self.key!r} is being requested by an async effect on this very loop, and a sync "
-                f"call can't wait for it here; await the first call before making the second",
+                f"effect key {self.key!r} is being requested by an async effect on this very loop, and a "
+                "sync call can't wait for it here; await the first call before making the second",
                 effect_key=self.key,
             )
         self.other.over().result()
@@ -179,7 +181,7 @@ class Invoke(Struct, gc=False):
         )
 
     def _was_paused(self, seconds: float) -> bool:
-        """Whether the process stood still for at least so long during the attempt, and too much was counted."""
+        """True if the process stood still for at least this long during the attempt: too much was counted."""
         attempt = self.attempt
         if attempt.notice_pause is not None:
             with contextlib.suppress(EffectLogError):
@@ -198,15 +200,15 @@ class Invoke(Struct, gc=False):
             if not limit.expired():
                 raise
             raise TimeoutError(
-                f"effect {self.name} was cancelled after {time.monotonic() - began:.3f} s (timeout={timeout:g}); "
-                f"whether it happened is unknown"
+                f"effect {self.name} was cancelled after {time.monotonic() - began:.3f} s "
+                f"(timeout={timeout:g}); whether it happened is unknown"
             ) from error
         finally:
             timer.cancel()
 
 
 class Ask(Struct):
-    """Call a look-up function, sync or async, whatever the effect is; gives what it answers."""
+    """Call a look-up function, sync or async, whatever the effect is. Returns its answer."""
 
     request: Request
     function: Callable[..., Any]
@@ -266,7 +268,7 @@ class Reread(Struct):
 
 
 class AskDead(Struct):
-    """Ask whether these owners are known to be dead; gives those that are."""
+    """Ask which of these owners are known to be dead. Returns those that are."""
 
     attempt: Attempt
     owners: frozenset[str]

@@ -33,8 +33,8 @@ class Answer(Enum):
 def answer(effect: EffectRow | None, call: EffectCall, seals: Seals = _UNKEYED) -> Answer:
     """Read the journal for one call.
 
-    Raises EffectConflict if the key was used by another effect function or with other arguments, OtherSecretError
-    if that can't be told.
+    Raises EffectConflict if the key was used by another effect function or with other arguments,
+    OtherSecretError if that can't be told.
     """
     if effect is None:
         return Answer.SEND
@@ -66,9 +66,9 @@ def check_same(effect: EffectRow, call: EffectCall, seals: Seals) -> None:
         was = {name: stored.get(name, "absent") for name in names}
         now = {name: given.get(name, "absent") for name in names}
         raise EffectConflict(
-            f"effect {call.spec.name} of run {effect.run_id} was recorded under key {call.key!r} with another "
-            f"{', '.join(names)} (fingerprints {was}, now {now}); put what tells the calls apart into the "
-            f"key, or name a parameter that may differ in ignore=",
+            f"effect {call.spec.name} of run {effect.run_id} was recorded under key {call.key!r} with "
+            f"another {', '.join(names)} (fingerprints {was}, now {now}); put what tells the calls apart "
+            "into the key, or name a parameter that may differ in ignore=",
             run_id=effect.run_id,
             effect_key=call.key,
             parameters=names,

@@ -32,7 +32,7 @@ _SHORTEST_ANSWER = 1.0
 
 
 class Proof(Struct, frozen=True):
-    """What a miss of the coming look-up will be worth: nothing yet, or not as long as the owner may be alive."""
+    """What a miss of the coming look-up will prove: nothing yet, or nothing while an owner may be alive."""
 
     left: float
     """Seconds until earlier requests must have shown."""
@@ -66,7 +66,7 @@ def look_up(state: CallState, effect: EffectRow) -> Operations:
 
 
 def _pause(retry_after: Any) -> float | None:
-    """The pause that a look-up asked for, in seconds; what is none asks for nothing."""
+    """The pause that a look-up asked for, in seconds; None where it asked for none, or for nonsense."""
     try:
         return None if retry_after is None else seconds(retry_after, "Unknown(retry_after")
     except ConfigurationError as error:
@@ -114,8 +114,8 @@ def _ask(state: CallState, effect: EffectRow) -> Operations:
     if not isinstance(answer, Applied | NotApplied | Unknown):
         state.attempt.warn(
             f"look-up {state.spec.name}",
-            f"the look-up of effect {state.spec.name} returned {type(answer).__qualname__}; return Applied(value), "
-            f"NotApplied() or Unknown(). It counts as Unknown",
+            f"the look-up of effect {state.spec.name} returned {type(answer).__qualname__}; return "
+            "Applied(value), NotApplied() or Unknown(). It counts as Unknown",
         )
         return Unknown()
     return answer

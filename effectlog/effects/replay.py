@@ -1,4 +1,4 @@
-"""A completed effect's recorded result, for a later call of it: the same value as the first one got, or why not."""
+"""A completed effect's recorded result for a later call: the value that the first one got, or why not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def replay(attempt: Attempt, call: EffectCall, effect: EffectRow) -> Any:
         # Another process may know the class: the run goes back and no attempt is used.
         attempt.unreadable_here = True
         attempt.refuse(
-            f"{error}; it is in the recorded result of effect {call.key!r}, so only a process that knows it can go on",
+            f"{error}; it is in the recorded result of effect {call.key!r}, so only a process that knows it "
+            "can go on",
             back_in=_pause(attempt),
         )
         raise attempt.signal() from error
@@ -46,7 +47,7 @@ def replay(attempt: Attempt, call: EffectCall, effect: EffectRow) -> Any:
 
 
 def _pause(attempt: Attempt) -> float:
-    """Twice as long after each attempt in a row that could not read it: a deploy has to come, which no attempt hastens."""
+    """Twice as long after each attempt in a row that could not read it: what helps is a deploy."""
     earlier = [a for a in attempt.run.attempts if a.number < attempt.fence.attempt]
     in_a_row = takewhile(lambda a: a.error is not None and a.error.type == UNREADABLE_HERE, reversed(earlier))
     return float(min(_FIRST_PAUSE * 2 ** sum(1 for _ in in_a_row), _LONGEST_PAUSE))

@@ -1,4 +1,4 @@
-"""What an exception of a request means for its effect: success in disguise, wait, give up, try again, or doubt.
+"""What an exception of a request means for its effect: success in disguise, wait, give up, retry, or doubt.
 
 Whatever it means is recorded before anything follows. The invariant: only a proof makes a request
 "did nothing"; an exception without one leaves the effect in doubt.
@@ -73,7 +73,7 @@ def _judge(state: CallState, error: BaseException) -> Verdict:
 
 
 def _take_existing(state: CallState, error: BaseException) -> tuple[bool, Any]:
-    """The error proves that the operation exists, which is success: with what it names, or what a look-up finds."""
+    """The error proves that the operation exists: success, with what it names or what a look-up finds."""
     logger.info(
         "effectlog: effect %r exists at the destination: %s", state.call.key, error, extra=state.extra
     )
@@ -86,8 +86,8 @@ def _take_existing(state: CallState, error: BaseException) -> tuple[bool, Any]:
     state.finish(c.RequestOutcome.UNKNOWN, error)
     if state.spec.look_up is None:
         state.hold(
-            f"the destination has it already ({error}), and what it says of it ({value!r}) can't be the declared "
-            f"result; resolve it with the value, or give the effect a look-up"
+            f"the destination has it already ({error}), and what it says of it ({value!r}) can't be the "
+            "declared result; resolve it with the value, or give the effect a look-up"
         )
     return False, None
 
@@ -134,10 +134,10 @@ def _misused(state: CallState, error: BaseException) -> str:
     now = state.attempt.runtime.seals.like(then, state.call.fingerprints, state.attempt.run_id)
     ignored = f" (not compared: {', '.join(sorted(state.spec.ignore))})" if state.spec.ignore else ""
     return (
-        f"the destination has this key with other parameters: {error}. The arguments' fingerprints were {shown(then)} and "
-        f"are {shown(now)}{ignored}, so what changed is something that the function reads by "
-        f"itself. The first request may have happened as it was: look there, then resolve; "
-        f"NotApplied(new_operation=True) sends it anew under another id"
+        f"the destination has this key with other parameters: {error}. The arguments' fingerprints were "
+        f"{shown(then)} and are {shown(now)}{ignored}, so what changed is something that the function reads "
+        "by itself. The first request may have happened as it was: look there, then resolve; "
+        "NotApplied(new_operation=True) sends it anew under another id"
     )
 
 

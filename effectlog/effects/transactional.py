@@ -38,21 +38,21 @@ class EndedByItselfError(Exception):
 
 
 def check_fits(spec: EffectSpec, store: Store) -> None:
-    """Raise ConfigurationError where this store can't give this kind of function a transaction."""
+    """Raise ConfigurationError where this store has no transactions for this kind of function."""
     blocking, awaited = isinstance(store, BlockingTransactions), isinstance(store, AwaitedTransactions)
     if awaited if spec.is_async else blocking:
         return
     kind = "an async" if spec.is_async else "a sync"
     given = "to sync ones ('def')" if blocking else "to async ones ('async def')" if awaited else "to none"
     raise ConfigurationError(
-        f"transactional effect {spec.name} is {kind} function, and the store {store.name} gives transactions {given}; "
-        f"nothing was recorded or called"
+        f"transactional effect {spec.name} is {kind} function, and the store {store.name} gives "
+        f"transactions {given}; nothing was recorded or called"
     )
 
 
 @dataclass(slots=True)
 class InvokeWithin:
-    """Call the function in a transaction and commit it together with its record; gives what a replay would give."""
+    """Call the function in a transaction and commit it with its record. Returns what a replay would."""
 
     state: CallState
     invoke: Invoke
@@ -117,15 +117,15 @@ def _stored(outcomes: list[c.Outcome]) -> EffectRow:
 
 
 def after_rollback(state: CallState, error: BaseException) -> Operations:
-    """What follows from an exception: nothing is stored, unless a commit's answer was lost or the function committed."""
+    """Follow up an exception: all is rolled back, unless the function committed or the answer was lost."""
     if isinstance(error, OvertakenError):
         state.finish(c.RequestOutcome.NOT_APPLIED, error)
         raise state.attempt.lose() from None
     if isinstance(error, EndedByItselfError):
         state.finish(c.RequestOutcome.UNKNOWN, error)
         state.hold(
-            f"{state.spec.name} ended the transaction of current_transaction() by itself, so its writes and its record "
-            f"came apart; look whether they are there, and leave commit and rollback to effectlog"
+            f"{state.spec.name} ended the transaction of current_transaction() by itself, so its writes and "
+            "its record came apart; look whether they are there, and leave commit and rollback to effectlog"
         )
     if isinstance(error, StoreError):
         state.attempt.engine.note(error)  # The function writes to this store and to nothing else.
@@ -135,7 +135,7 @@ def after_rollback(state: CallState, error: BaseException) -> Operations:
 
 
 def _ask_journal(state: CallState, error: BaseException) -> Operations:
-    """Tell the store that nothing was done: it believes that only if the commit has not landed."""
+    """Record that nothing was done: the store accepts that only if the commit has not landed."""
     nothing = c.RequestOutcome.NOT_APPLIED
     command = c.FinishEffect(state.attempt.fence, state.call.key, nothing, error=describe(error))
     outcome = yield Commit(state.attempt, command)

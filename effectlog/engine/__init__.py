@@ -1,1 +1,1 @@
-"""The thread that owns the store: what is handed in becomes batches, and their outcomes go back to who waits."""
+"""The thread that owns the store: it commits what callers hand in as batches, and returns their outcomes."""

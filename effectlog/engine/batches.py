@@ -1,6 +1,7 @@
 """Batches of entries and the store: applied together, apart where one is to blame, again where that can help.
 
-It holds no queue and never waits: what has to be tried again goes back to the engine. The invariant: within one chain, nothing is applied before or without what was handed in earlier.
+It holds no queue and never waits: what has to be tried again goes back to the engine. The invariant: within
+one chain, nothing is applied before or without what was handed in earlier.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class Batches:
         self._store = store
         self.commits = 0
         self.errors: WeakSet[StoreError] = WeakSet()
-        """What was given to callers as an error of this store."""
+        """The errors that callers got as this store's own."""
 
     async def apply(self, batch: list[Submission]) -> list[Submission]:
-        """Commit a batch; gives what of it has to be tried again after a pause."""
+        """Commit a batch. Returns what of it has to be tried again after a pause."""
         batch = self._to_do(batch)
         if not batch:
             return []
@@ -54,7 +55,7 @@ class Batches:
         return await self.after(failure) if failure else []
 
     def apply_here(self, batch: list[Submission], apply: Apply) -> Failure | None:
-        """Commit a batch on this thread; gives what could not be committed, to be dealt with by ``after``."""
+        """Commit a batch on this thread. Returns what could not be committed, for ``after`` to deal with."""
         batch = self._to_do(batch)
         if not batch:
             return None
@@ -90,7 +91,7 @@ class Batches:
 
     @staticmethod
     def _hand_out(batch: list[Submission], outcomes: list[Outcome]) -> list[Submission]:
-        """Hand outcomes back; gives the entries of which something is kept from us by others' transactions."""
+        """Hand outcomes back. Returns the entries that others' transactions still keep waiting."""
         answers: list[Answer] = []
         busy: list[Submission] = []
         at = 0
@@ -106,7 +107,7 @@ class Batches:
         return busy
 
     async def after(self, failure: Failure) -> list[Submission]:
-        """Deal with a failure; gives what has to be tried again after a pause."""
+        """Deal with a failure. Returns what has to be tried again after a pause."""
         batch, error = failure
         if len(batch) > 1 and not error.transient:
             return await self._apply_apart(batch)
@@ -125,13 +126,14 @@ class Batches:
     def give_up(self, entries: Sequence[Submission], error: StoreError) -> None:
         """Answer with an error; what comes after an outcome that is not recorded isn't recorded either."""
         for entry in entries:
-            # An attempt's end that is given up breaks nothing: the outcomes it waits for may still be recorded.
+            # An attempt's end that is given up breaks nothing: the outcomes it waits for may still be
+            # recorded.
             if entry.linger and entry.chain is not None:
                 entry.chain.broken = error
         fail(entries, error)
 
     async def _apply_apart(self, batch: list[Submission]) -> list[Submission]:
-        """One entry may be to blame: the others must not fail with it, unless they come after it in its chain."""
+        """One entry may be to blame: the others must not fail with it, unless they follow it in its chain."""
         again: list[Submission] = []
         for entry in batch:
             waits = entry.chain is not None and any(entry.chain is other.chain for other in again)

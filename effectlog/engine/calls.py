@@ -1,6 +1,6 @@
-"""Coroutines of others on the engine's loop, such as a store's reads: each is answered, whatever becomes of the engine.
+"""Others' coroutines on the engine's loop, such as a store's reads: each is answered, whatever happens.
 
-The invariant: once ``end`` has returned, none is under way, and those that were stopped have been told why.
+The invariant: once ``end`` has returned, none is under way, and those that were stopped know why.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Calls:
         self._ended = False
 
     async def answered(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """What the coroutine gives, or why it was stopped if that was our doing. To be run as a task of its own."""
+        """What the coroutine returns, or why we stopped it. To be run as a separate task."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - as said above
         self._tasks.add(task)

@@ -1,7 +1,7 @@
-"""News of the store: tells listeners whenever something may have changed, here or elsewhere.
+"""News of the store: calls listeners whenever something may have changed, here or elsewhere.
 
-Lives on the engine's loop; only ``listen``, ``unlisten`` and ``tell_soon`` may be called from anywhere. The invariant:
-while there is a listener, no change goes untold.
+Lives on the engine's loop; only ``listen``, ``unlisten`` and ``tell_soon`` may be called from anywhere. The
+invariant: while there is a listener, no change goes untold.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Changes:
             listener()
 
     def tell_soon(self) -> None:
-        """As ``tell``, from any thread; what comes before it is told shares it."""
+        """As ``tell``, from any thread; changes that come before the listeners are called share it."""
         loop = self._loop
         if self._listeners and not self._telling and loop is not None:
             self._telling = True

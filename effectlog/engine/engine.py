@@ -40,7 +40,7 @@ _BACKOFF = (0.02, 1.0)
 
 
 class Engine:
-    """Owns the store on a thread of its own; ``start`` and ``close`` are the thread's whole life."""
+    """Owns the store, on its own thread; ``start`` and ``close`` are the thread's whole life."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -52,7 +52,7 @@ class Engine:
         self._begin()
 
     def _begin(self) -> None:
-        """Everything is new at each start: a forked child inherits locks that may be held, and others' entries."""
+        """Begin anew at each start: a forked child inherits locks that may be held, and others' entries."""
         self._pid = os.getpid()
         self._signalled = False
         self._watched = False
@@ -91,14 +91,14 @@ class Engine:
     def start(self) -> concurrent.futures.Future[None]:
         """Start the thread; the future is done when the store is open, or has why it is not.
 
-        Raises ConfigurationError where it is at work already, or threads are none.
+        Raises ConfigurationError where it is at work already, or where a library has replaced threads.
         """
         guard_logger()
         refuse_green_threads()
         if self._thread is not None and not self.inherited:
             raise ConfigurationError(
-                f"the log on {self.store.name} is open already; open it once, around all that uses it, and pass the "
-                f"object on"
+                f"the log on {self.store.name} is open already; open it once, around all that uses it, and "
+                "pass the object on"
             )
         opened: concurrent.futures.Future[None] = concurrent.futures.Future()
         opened.set_running_or_notify_cancel()  # Whoever stops waiting for it must not stop it.
@@ -172,13 +172,14 @@ class Engine:
         """Why nothing can be handed in any more."""
         if self.inherited:
             return StoreClosed(
-                f"this log was opened by process {self._pid}; its forked child {os.getpid()} must open its own"
+                f"this log was opened by process {self._pid}; its forked child {os.getpid()} must open its "
+                "own"
             )
         if self._died is not None:
             kind = type(self._died).__qualname__
             return StoreClosed(
-                f"the log on {self.store.name} has lost its thread, which ended with {kind}: {self._died}; close the log "
-                f"and open it again: what was not answered may be stored or not"
+                f"the log on {self.store.name} has lost its thread, which ended with {kind}: {self._died}; "
+                "close the log and open it again: what was not answered may be stored or not"
             )
         return StoreClosed(f"the log on {self.store.name} is closed; open it again before using it")
 
@@ -256,7 +257,7 @@ class Engine:
         return self._owed.add(future)
 
     def health(self, timeout: float) -> dict[str, Any]:
-        """What the store says of itself; TimeoutError after ``timeout`` seconds. Blocks the calling thread."""
+        """The store's own account of itself. Blocks; TimeoutError after ``timeout`` seconds."""
         return self.call(self.store.health()).result(timeout)
 
     async def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -315,7 +316,7 @@ class Engine:
                 await self._woken()
 
     async def _commit_next(self) -> list[Submission]:
-        """Commit one batch, unless that is the fast path's; gives what has to be tried again after a pause."""
+        """Commit one batch, unless the fast path does. Returns what has to be tried again after a pause."""
         failure = self._fast.take_failure()
         if failure is not None:
             again = await self._batches.after(failure)
@@ -330,7 +331,7 @@ class Engine:
         return again
 
     async def _woken(self, seconds: float | None = None) -> None:
-        """Wait until there is something to look at, or for so long."""
+        """Wait until there is something to look at, or for this many seconds."""
         assert self._wake is not None and self._loop is not None  # noqa: S101, PT018 - called on it
         timer = None if seconds is None else self._loop.call_later(seconds, self._wake.set)
         await self._wake.wait()
@@ -340,7 +341,7 @@ class Engine:
         self._signalled = False
 
     def _watch_store(self) -> None:
-        """Nobody waits past a deadline for a store that does not answer: look at intervals, while anybody waits."""
+        """Answer, at intervals, whoever waits past a deadline for a store that does not answer."""
         late = self._inbox.take_late()
         if late:
             reason = (

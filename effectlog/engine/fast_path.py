@@ -1,7 +1,7 @@
 """Commits on the store's own thread, for stores that have one: two changes of thread fewer for each record.
 
-All that can go wrong is left to the engine's loop: after a failure nothing is committed here until the loop has dealt
-with it. The invariant: the two never commit at the same time, so that records keep their order.
+All that can go wrong is left to the engine's loop: after a failure nothing is committed here until the loop
+has dealt with it. The invariant: the two never commit at the same time, so that records keep their order.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class FastPath:
     """The way from the inbox to the store without the engine's loop; ``store`` None where there is none.
 
-    ``committed`` is called after each commit, and ``stopped`` when the loop has something to look at: both on the
-    store's thread.
+    ``committed`` is called after each commit, and ``stopped`` when the loop has something to look at: both on
+    the store's thread.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Threads that are none: libraries that put cooperative tasks in the place of Python's threads, or of what they wait with.
+"""Green threads: libraries that replace Python's threads, or what they wait with, by cooperative tasks.
 
-Leaf module. Under them a heartbeat waits for whatever blocks, and two event loops on two threads get in each other's
-way, so nothing here could be promised.
+Leaf module. Under them a heartbeat waits for whatever blocks, and two event loops on two threads get in each
+other's way, so nothing here could be promised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PATCHED = (
 
 
 def refuse_green_threads() -> None:
-    """Raise ConfigurationError where gevent or eventlet has patched whatever of what threads and loops wait with."""
+    """Raise ConfigurationError where gevent or eventlet has patched what threads and loops wait with."""
     gevent: Any = sys.modules.get("gevent.monkey")
     eventlet: Any = sys.modules.get("eventlet.patcher")
     for name, is_patched in (
@@ -38,7 +38,7 @@ def refuse_green_threads() -> None:
         patched = [module for module in _PATCHED if is_patched is not None and is_patched(module)]
         if patched:
             raise ConfigurationError(
-                f"{name} has patched this process's {', '.join(patched)}, and effectlog needs the real ones for its "
-                f"heartbeat and its store: open the log in a process without monkey patching (gunicorn: a worker class "
-                f"such as gthread)"
+                f"{name} has patched this process's {', '.join(patched)}, and effectlog needs the real ones "
+                "for its heartbeat and its store: open the log in a process without monkey patching "
+                "(gunicorn: a worker class such as gthread)"
             )

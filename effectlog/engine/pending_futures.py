@@ -1,7 +1,7 @@
-"""Answers that a loop on a thread of its own owes to other threads.
+"""Answers that a loop owes to other threads.
 
-Leaf module. Whoever waits on a future asks nobody whether there still is a thread that answers it. The invariant: once
-``fail`` was called, no future that was or is added goes without an answer.
+Leaf module. Whoever waits on a future asks nobody whether there still is a thread that answers it. The
+invariant: once ``fail`` was called, no future that was or is added goes without an answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Owed:
         return future
 
     def fail(self, error: Callable[[], BaseException]) -> None:
-        """The loop has ended: answer everything with an error of its own."""
+        """The loop has ended: answer everything with an error."""
         self._error = error
         for future in list(self._futures):
             self._answer(future)

@@ -27,7 +27,7 @@ PATIENCE = 2.0
 """Seconds for which anything is tried again while somebody else's transaction keeps its run."""
 
 LATE = 10.0
-"""Seconds for which an outcome is tried on after its time: it is evidence then, and nothing else may ever settle the effect."""
+"""Seconds for which an outcome is tried past its time: as evidence, it may be all that settles the effect."""
 
 
 class Submission(Struct, eq=False, gc=False):
@@ -62,7 +62,10 @@ class Submission(Struct, eq=False, gc=False):
         return max(self.until, self.since + PATIENCE)
 
     def is_over(self, now: float, *, locked: bool = False) -> bool:
-        """Whether it is not worth another try. An outcome gets ``LATE`` more once: the process may have stood still."""
+        """Whether it is not worth another try.
+
+        An outcome gets ``LATE`` more once: the process may have stood still.
+        """
         over = now >= (self.patient_until if locked else self.until)
         if over and self.linger and not self.late:
             self.late = True
@@ -71,7 +74,7 @@ class Submission(Struct, eq=False, gc=False):
         return over
 
     def take(self, outcomes: list[Outcome]) -> list[Outcome] | None:
-        """The outcomes of all commands, once ``outcomes`` are those of what was left; None while some are busy."""
+        """All commands' outcomes, once ``outcomes`` are those of the rest; None while some are busy."""
         if not self._known and not any(map(is_busy, outcomes)):
             return outcomes
         known = self._known = self._known or {}
@@ -87,7 +90,7 @@ def is_busy(outcome: Outcome) -> bool:
     return isinstance(outcome, c.Refused) and outcome.reason is c.Refusal.BUSY
 
 
-# A store that was slow may answer at the moment at which its caller is told that it does not.
+# A store that was slow may answer at the moment at which its caller learns that it does not.
 _answering = threading.Lock()
 
 Answer = tuple[Submission, "list[Outcome] | None", "BaseException | None"]
@@ -107,7 +110,7 @@ def deliver(answers: Sequence[Answer]) -> None:
             except BaseException as ours:  # The others wait for their answer all the same.
                 defect = ours
     for loop, waiting in by_loop.items():
-        # A loop that was closed while its callers waited has nobody left to tell.
+        # A loop that was closed while its callers waited has nobody left to answer.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, waiting)
     if defect is not None:
@@ -164,7 +167,8 @@ class SubmissionQueue:
     """The entries of one opening of a store."""
 
     def __init__(self) -> None:
-        # Between a look at ``closing`` and what follows from it nothing may close: it would never be answered.
+        # Between a look at ``closing`` and what follows from it nothing may close: it would never be
+        # answered.
         self.lock = threading.RLock()
         self.more = threading.Condition(self.lock)
         """Told of each entry, and of the close, while somebody lingers on another thread."""
@@ -188,7 +192,7 @@ class SubmissionQueue:
         self._waiting.append(entry)
 
     def linger(self) -> float:
-        """Seconds for which what waits may go on waiting for a record that shares its commit; 0 is none."""
+        """Seconds that what waits may still wait for a record to share its commit; 0 if it may not."""
         with self.lock:  # Others hand in while we look.
             if self.closing or not self._waiting or not all(entry.linger for entry in self._waiting):
                 return 0.0
@@ -208,13 +212,16 @@ class SubmissionQueue:
         return batch
 
     def returned(self, again: Sequence[Submission] = ()) -> None:
-        """The store is through with the batch; ``again`` of it has to be tried once more, before all others."""
+        """Take note that the batch is through; ``again`` has to be tried once more, before all others."""
         with self.lock:
             self._with_store = ()
             self._waiting.extendleft(reversed(again))
 
     def take_late(self) -> list[Submission]:
-        """Those whose time is over, where the store has not answered for a while. What it has, it may still do."""
+        """Those whose time is over, where the store has not answered for a while.
+
+        What it has, it may still do.
+        """
         now = time.monotonic()
         with self.lock:
             if not self._with_store or now - self._taken_at < STUCK:

@@ -1,4 +1,4 @@
-"""What everything that makes or executes runs of one log shares: one value, handed down from ``EffectLog``."""
+"""``Runtime``: one log's engine and settings, for all that makes or executes its runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _nothing(_: Request) -> contextlib.AbstractContextManager[object]:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A log's engine and settings. Times are seconds."""
+    """A log's engine and settings, handed down from ``EffectLog`` as one value. Times are seconds."""
 
     engine: Engine
     codec: Codec
@@ -40,7 +40,7 @@ class Runtime:
     around_request: Callable[[Request], contextlib.AbstractContextManager[object]] = _nothing
     """Entered around each call of an effect's function. A seam for tests: in production it does nothing."""
     longest_settle: float = math.inf
-    """No settle time counts for longer than this: tests that simulate the destination need not wait for it."""
+    """No settle time counts for longer: tests that simulate the destination need not wait for it."""
 
     @property
     def store(self) -> Store:

@@ -1,4 +1,4 @@
-"""What people and programs do with stored runs: read, cancel, retry, resolve, purge."""
+"""Read, cancel, retry, resolve and purge stored runs: what ``RunOperations``, ``Run`` and the CLI do."""
 
 from __future__ import annotations
 
@@ -62,9 +62,11 @@ class Administration:
         return run
 
     async def record(self, run_id: str) -> RunRecord:
+        """Everything stored about a run. Raises RunNotFound."""
         return await self.record_of(await self.stored(run_id))
 
     async def record_of(self, run: StoredRun) -> RunRecord:
+        """The record of a run that was read; its effects are in doubt where its owner is known to be gone."""
         gone = await self.gone([run.row])
         return run_record(run, self.codec, owner_gone=run.row.id in gone)
 
@@ -73,7 +75,7 @@ class Administration:
         return await self.engine.read(self.engine.store.find(query))
 
     async def gone(self, runs: Iterable[RunRow]) -> frozenset[str]:
-        """Those running runs among these that nobody owns any more; asks nobody where none is running."""
+        """The ids of the running runs among these that nobody owns any more; reads only if one is running."""
         if not any(run.state is RunState.RUNNING for run in runs):
             return frozenset()
         return frozenset(row.id for row in await self.engine.read(self.lapsed()))
@@ -90,6 +92,10 @@ class Administration:
         return await self.engine.read(ask())
 
     async def cancel(self, run_id: str, *, force: bool = False) -> c.RunMoved:
+        """Cancel a run, or ask its live owner to; durable on return, with the state that it is in then.
+
+        ``force`` fences a live owner out. Attempts in this process hear of it at once. Raises RunNotFound.
+        """
         here = owner.attempts_at(run_id)
         outcome = await self._move(c.CancelRun(run_id, force))
         if not isinstance(outcome, c.RunMoved):
@@ -101,7 +107,11 @@ class Administration:
         return outcome
 
     async def retry(self, run_id: str, *, force: bool = False) -> None:
-        # Those of now: what claims the run once it is pending again must not be told to go.
+        """Make a failed or cancelled run pending again, with a new round of attempts; durable on return.
+
+        ``force`` fences a live owner out first. Raises RunNotFound, and ActionRefused with the reason.
+        """
+        # Those of now: what claims the run once it is pending again must not be stopped.
         here = owner.attempts_at(run_id)
         outcome = await self._move(c.RetryRun(run_id, force))
         if isinstance(outcome, c.RunMoved):
@@ -129,7 +139,9 @@ class Administration:
     async def each(
         self, query: RunFilter, action: Callable[[str], Awaitable[object]], *, limit: int | None = None
     ) -> tuple[list[str], dict[str, str]]:
-        """Apply an action to every run that the filter finds, ``limit`` at most; those done, and why the others were not.
+        """Apply an action to every run that the filter finds, at most ``limit`` of them.
+
+        Returns the ids of those done, and for each of the others why not.
 
         A page at a time, side by side, so that their commands share transactions.
         """
@@ -165,6 +177,10 @@ class Administration:
         evidence: str | None,
         if_requests: int | None,
     ) -> None:
+        """Settle an effect in doubt by a person's answer; durable on return, and a held run goes on.
+
+        Arguments and errors are those of ``RunOperations.resolve``.
+        """
         if not isinstance(answer, Applied | NotApplied):
             raise ConfigurationError(f"resolve takes Applied(value) or NotApplied(), not {answer!r}")
         if not by or not by.strip():
@@ -206,7 +222,7 @@ class Administration:
     ) -> int:
         """Remove ended runs in batches that leave room for others' writes between them.
 
-        ``progress`` is called after each batch with how many went so far.
+        ``progress`` is called after each batch with the number removed so far. Returns that of all.
         """
         total = 0
         async for count in purge(self.engine, older_than.total_seconds(), states):
@@ -217,6 +233,7 @@ class Administration:
 
 
 def not_found(run_id: str) -> RunNotFound:
+    """The error for an id that no stored run has."""
     return RunNotFound(f"no run {run_id} is stored here; it may have been purged", run_id=run_id)
 
 

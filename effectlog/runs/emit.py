@@ -48,7 +48,7 @@ class Emitter:
         correlation_id: str | None,
         into: Target | None = None,
     ) -> list[Run[Any]]:
-        """Make one run for each subscriber and return their handles, those of the key's first emit for a repeat.
+        """Make one run for each subscriber. Returns their handles; for a known key, those of its first emit.
 
         ``into``: where they are stored, by default by the engine, durable on return. Raises NoSubscriber, and
         records nothing, without a subscriber; else as ``Enqueuer.enqueue``.

@@ -1,7 +1,7 @@
 """``enqueue``: calls of tasks as durable runs, one or many, each made once for an idempotency key.
 
-The walk of a call: bind and encode the arguments, build the command, store it, and compare what the store holds
-under the key with what was asked for. The running attempt is looked up once, where the walk begins.
+The walk of a call: bind and encode the arguments, build the command, store it, and compare what the store
+holds under the key with what was asked for. The running attempt is looked up once, where the walk begins.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ class Enqueuer:
     ) -> Run[Any]:
         """Store one call and return its run's handle, that of the first run for a known idempotency key.
 
-        ``into``: where it is stored, by default by the engine, durable on return. Raises TypeError for arguments
-        that don't fit, EncodingError for those that can't be stored, IdempotencyConflict for a key with other
-        arguments, ConfigurationError inside an attempt without a key, LeaseLost if that attempt lost its run.
+        ``into``: where it is stored, by default by the engine, durable on return. Raises TypeError for
+        arguments that don't fit, EncodingError for those that can't be stored, IdempotencyConflict for a key
+        with other arguments, ConfigurationError inside an attempt without a key, LeaseLost if that attempt
+        lost its run.
         """
         spec, attempt = spec_of(task), here_attempt()
         with telemetry.producing("enqueue", spec.name, self._runtime.store.name, attempt) as producer:
@@ -69,8 +70,8 @@ class Enqueuer:
     ) -> list[Run[Any]]:
         """Store many calls in transactions of ``CHUNK`` runs; the handles in their order, durable on return.
 
-        Raises as ``enqueue``; the chunks before the refused one are stored. An IdempotencyConflict is raised after
-        the rest of its own chunk was stored, and has the ids of all new runs in ``created``.
+        Raises as ``enqueue``; the chunks before the refused one are stored. An IdempotencyConflict is raised
+        after the rest of its own chunk was stored, and has the ids of all new runs in ``created``.
         """
         keyed = _with_keys(calls, idempotency_keys)
         spec, attempt = spec_of(task), here_attempt()
@@ -138,7 +139,10 @@ class Enqueuer:
     def handle(
         self, spec: TaskSpec, command: c.CreateRuns, outcome: c.Outcome, attempt: RunningAttempt | None
     ) -> Run[Any]:
-        """The handle of one call's run. Raises IdempotencyConflict, or the control signal of a lost attempt."""
+        """The handle of one call's run.
+
+        Raises IdempotencyConflict, or the control signal of a lost attempt.
+        """
         made = created(outcome, attempt)
         run_id = made.run_ids[0]
         if not made.created:
@@ -157,7 +161,10 @@ class Enqueuer:
         *,
         before: list[Run[Any]],
     ) -> list[Run[Any]]:
-        """The handles of a chunk. A conflict is raised with the runs that the whole call has made, which stay."""
+        """The handles of a chunk.
+
+        A conflict is raised with the runs that the whole call has made, which stay.
+        """
         runs: list[Run[Any]] = []
         first: IdempotencyConflict | None = None
         for command, outcome in zip(commands, outcomes, strict=True):
@@ -188,7 +195,8 @@ def _with_keys(
     for args, key in pairs:
         if not isinstance(args, tuple | list):
             raise ConfigurationError(
-                f"enqueue_many takes one tuple of positional arguments a run, as in [(1,), (2,)], not {args!r}"
+                "enqueue_many takes one tuple of positional arguments a run, as in [(1,), (2,)], not "
+                f"{args!r}"
             )
         yield tuple(args), key
 

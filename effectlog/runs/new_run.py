@@ -1,4 +1,4 @@
-"""What every new run has to heed, however it is made: its parent, its concurrency key, an idempotency key's conflict.
+"""What holds for every new run, however it is made: its parent, concurrency key, and idempotency conflict.
 
 A running attempt may make runs with a key, not too deep, and not beside its own transaction.
 """
@@ -35,13 +35,13 @@ def check_child(attempt: RunningAttempt | None, key: str | None, what: str) -> N
     attempt.check_open()
     if key is None:
         raise ConfigurationError(
-            f"{what} inside run {attempt.run_id} needs an idempotency key: without one, each re-execution would make "
-            f"another run. Use task.with_options(idempotency_key=…) or emit(…, idempotency_key=…)"
+            f"{what} inside run {attempt.run_id} needs an idempotency key: without one, each re-execution "
+            "would make another run. Use task.with_options(idempotency_key=…) or emit(…, idempotency_key=…)"
         )
     if attempt.run.depth + 1 > MAX_DEPTH:
         raise ConfigurationError(
-            f"{what}: run {attempt.run_id} stands at the end of a chain of {MAX_DEPTH} runs, each made by the one "
-            f"before; a chain that never ends is stopped here"
+            f"{what}: run {attempt.run_id} stands at the end of a chain of {MAX_DEPTH} runs, each made by "
+            "the one before; a chain that never ends is stopped here"
         )
 
 
@@ -90,8 +90,8 @@ def subscriber_key(subscription: c.Subscription, arguments: dict[str, Any]) -> s
         return template.render(arguments, (), arguments)
     except KeyTemplateError as error:
         raise KeyTemplateError(
-            f"the concurrency key {subscription.concurrency_key!r}, under which {subscription.task} is subscribed to "
-            f"{subscription.event!r}, can't be built: {error}"
+            f"the concurrency key {subscription.concurrency_key!r}, under which {subscription.task} is "
+            f"subscribed to {subscription.event!r}, can't be built: {error}"
         ) from error
 
 
@@ -109,8 +109,9 @@ def created(outcome: c.Outcome, attempt: RunningAttempt | None) -> c.Created:
 def conflict(command: c.CreateRuns, existing: c.Created, names: list[str]) -> IdempotencyConflict:
     """The error for an idempotency key whose run was made with other values of these parameters."""
     return IdempotencyConflict(
-        f"idempotency key {command.idempotency_key!r} of {command.scope} belongs to run {existing.run_ids[0]} with "
-        f"another {', '.join(names)}; use a new key for a new operation, or the first call's arguments",
+        f"idempotency key {command.idempotency_key!r} of {command.scope} belongs to run "
+        f"{existing.run_ids[0]} with another {', '.join(names)}; use a new key for a new operation, or the "
+        "first call's arguments",
         scope=command.scope,
         idempotency_key=command.idempotency_key,
         parameters=names,

@@ -1,4 +1,4 @@
-"""``RunOperations``: what people and programs ask of stored runs, and do with them. Checks what is given; no rules here."""
+"""``RunOperations``: what callers ask of stored runs, and do with them. Checks arguments; no rules here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RunOperations:
-    """The part of ``EffectLog`` that finds, cancels, retries, resolves and purges runs, whoever executes them."""
+    """The part of ``EffectLog`` that finds, cancels, retries, resolves and purges stored runs."""
 
     def __init__(self, admin: Administration) -> None:
         self._admin = admin
@@ -63,9 +63,12 @@ class RunOperations:
         before: str | None = None,
         force: bool = False,
     ) -> list[str]:
-        """Cancel every run that the filters of ``list_runs`` find, as ``Run.cancel``; the ids of those that had not ended.
+        """Cancel every run that the filters of ``list_runs`` find, as ``Run.cancel``.
 
-        ``limit``: no more than so many, newest first. Raises ConfigurationError without ``state`` and ``task``.
+        Returns the ids of those that had not ended.
+
+        ``limit``: no more than this many, newest first. Raises ConfigurationError without ``state`` and
+        ``task``.
         """
         runs = chosen_in_bulk("cancel_runs", state, task, before)
         most = None if limit is None else whole(limit, "cancel_runs(limit")
@@ -89,7 +92,7 @@ class RunOperations:
     ) -> list[str]:
         """Retry every run that the filters of ``list_runs`` find, as ``Run.retry``; the ids of those retried.
 
-        With ``task`` alone its failed runs. ``limit``: no more than so many, newest first. Raises
+        With ``task`` alone its failed runs. ``limit``: no more than this many, newest first. Raises
         ConfigurationError without ``state`` and ``task``.
         """
         runs = chosen_in_bulk("retry_runs", state, task, before, otherwise=RunState.FAILED)
@@ -103,7 +106,7 @@ class RunOperations:
         """Remove runs that ended at least ``older_than`` ago (a timedelta, or seconds), each whole.
 
         Runs with an effect in doubt stay, and so do all that have not ended. Returns how many went. Raises
-        ConfigurationError for an age that is none, and for a state in which nothing has ended.
+        ConfigurationError for a senseless age, and for a state in which nothing has ended.
         """
         age = timedelta(seconds=seconds(older_than, "purge(older_than"))
         states = ENDED if state is None else (known_state(state),)
@@ -123,10 +126,10 @@ class RunOperations:
     ) -> None:
         """Decide an effect in doubt; a held run goes on at once. Who and why are stored with it.
 
-        ``if_requests``: the requests that whoever decides has seen; one more since is not what they decided on.
-        Raises ActionRefused then; NotInDoubt where there is nothing to decide, with who decided before; RunNotFound;
-        DecodingError if the value does not fit the effect's declared result; EncodingError if it can't be stored, or
-        takes more than ``max_value_bytes``.
+        ``if_requests``: the requests that whoever decides has seen; one more since is not what they decided
+        on. Raises ActionRefused then; NotInDoubt where there is nothing to decide, with who decided before;
+        RunNotFound; DecodingError if the value does not fit the effect's declared result; EncodingError if it
+        can't be stored, or takes more than ``max_value_bytes``.
         """
         await self._admin.resolve(
             run_id, effect_key, answer, by=by, evidence=evidence, if_requests=if_requests
@@ -137,7 +140,7 @@ _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def known_state(state: RunState | str) -> RunState:
-    """The state of this name; ConfigurationError, with all names, where there is none."""
+    """The state of this name. Raises ConfigurationError, with all names, for an unknown one."""
     try:
         return RunState(state)
     except ValueError:
@@ -148,7 +151,8 @@ def known_state(state: RunState | str) -> RunState:
 def chosen(state: RunState | str | None, task: Any, before: str | None, limit: int = 0) -> RunFilter:
     """The filter for runs in this state, of this task (or stored name), made before that run.
 
-    Raises ConfigurationError for a ``before`` that no run has for an id: it would be taken for a place in the list.
+    Raises ConfigurationError for a ``before`` that no run has for an id: it would be taken for a place in the
+    list.
     """
     if before is not None and not _RUN_ID.fullmatch(before):
         raise ConfigurationError(f"before={before!r} is not a run's id; give the id of a run that was listed")
@@ -164,7 +168,7 @@ def chosen_in_bulk(
     *,
     otherwise: RunState | None = None,
 ) -> RunFilter:
-    """As ``chosen``, for what is done to all of them: a filter that was forgotten must not mean every run there is.
+    """As ``chosen``, for what is done to all of them: a forgotten filter must not mean every run.
 
     ``otherwise``: the state meant where only the task is named.
     """

@@ -18,7 +18,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Run(Generic[R_co]):
-    """One durable call of a task. ``created`` is false where an idempotency key gave an existing run."""
+    """One durable call of a task. ``created`` is false where an idempotency key found an existing run."""
 
     __slots__ = ("_log", "_returns", "created", "id")
 
@@ -48,8 +48,9 @@ class Run(Generic[R_co]):
         """
         if here_attempt() is not None:
             raise ConfigurationError(
-                "result() can't be awaited inside an attempt: the waiting run would keep its place in the worker and "
-                "could block the one it waits for. Let the child's task go on from here, or subscribe it with on="
+                "result() can't be awaited inside an attempt: the waiting run would keep its place in the "
+                "worker and could block the one it waits for. Let the child's task go on from here, or "
+                "subscribe it with on="
             )
         try:
             async with asyncio.timeout(timeout):
@@ -77,7 +78,8 @@ class Run(Generic[R_co]):
             keys = [effect.key for effect in run.unsettled]
             raise RunHeld(
                 f"run {self.id} is held: effect {', '.join(keys)} is in doubt and waits for a decision; see "
-                f"'effectlog show {self.id}', then 'effectlog resolve {self.id} KEY --applied JSON|--not-applied --by YOU'",
+                f"'effectlog show {self.id}', then 'effectlog resolve {self.id} KEY --applied "
+                "JSON|--not-applied --by YOU'",
                 run_id=self.id,
                 effect_keys=keys,
             )
@@ -86,7 +88,8 @@ class Run(Generic[R_co]):
         error = row.error
         kind, message, traceback = (error.type, error.message, error.traceback) if error else ("", "", "")
         raise RunFailed(
-            f"run {self.id} failed with {kind}: {message}; 'effectlog retry {self.id}' gives it another round of attempts",
+            f"run {self.id} failed with {kind}: {message}; 'effectlog retry {self.id}' gives it another "
+            "round of attempts",
             run_id=self.id,
             type_name=kind,
             message=message,
@@ -101,7 +104,7 @@ class Run(Generic[R_co]):
         """Cancel the run, and return the state it is in then.
 
         ``cancelled``: done. ``running``: its owner is asked to, learns it with its next effect or heartbeat
-        at the latest, and ``result()`` tells which won; ``force`` fences the owner out and
+        at the latest, and ``result()`` shows which won; ``force`` fences the owner out and
         cancels at once. Any other state: the run had ended before. Raises RunNotFound.
         """
         return (await self._log.cancel(self.id, force=force)).state

@@ -1,7 +1,7 @@
 """``log.run``: creates or finds one run and executes it in the calling process to its end.
 
-Its stored due time decides when it begins, as for every worker: a delay or a retry's pause is neither skipped by
-calling again nor lost by being killed.
+Its stored due time decides when it begins, as for every worker: a delay or a retry's pause is neither skipped
+by calling again nor lost by being killed.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ async def run_here(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Run[Any]:
-    """Execute until the run has ended or is held, whoever gets to execute it; gives its handle."""
+    """Execute until the run has ended or is held, whoever gets to execute it. Returns its handle."""
     if here_attempt() is not None:
         raise ConfigurationError(
-            "log.run(...) inside an attempt would hold this run's place while another one runs; call the function "
-            "itself to make it part of this run, or enqueue it"
+            "log.run(...) inside an attempt would hold this run's place while another one runs; call the "
+            "function itself to make it part of this run, or enqueue it"
         )
     executor = RunningAttempts(runtime, owner)
     return await _Inline(runtime, enqueuer, executor, task).run(args, kwargs)
@@ -84,7 +84,7 @@ class _Inline:
     async def _claim(
         self, run_id: str, *before: c.Command
     ) -> tuple[list[c.Outcome], StoredRun | None, float]:
-        """Claim the run after other commands; their outcomes, the run if it was to be had, and the time of asking."""
+        """Claim the run after other commands. Returns outcomes, the run if claimed, and when it asked."""
         owner = self._executor.owner
         limits = task_limits({self._spec.name: self._spec})
         claim = c.Claim(owner.id, owner.name, owner.lease, limits, 1, run_id=run_id)
@@ -118,7 +118,7 @@ class _Inline:
 
     async def _wait_for_turn(self, run_id: str) -> bool:
         """Wait until the run has ended or is held (True), or may be claimed (False)."""
-        told = 0.0
+        shown = 0.0
         while True:
             row = (await self._enqueuer.admin.summary(run_id)).row
             if row.state.ended or row.state is RunState.HELD:
@@ -126,8 +126,8 @@ class _Inline:
             if row.state is RunState.RUNNING:
                 await self._watch(run_id)
             elif (wait := row.due_in(self._engine.store.clock.wall())) > 0:
-                if told != row.due_at:
-                    told = row.due_at
+                if shown != row.due_at:
+                    shown = row.due_at
                     logger.info("effectlog: run %s of %s is due in %.1f s", run_id, self._spec.name, wait)
                 await asyncio.sleep(min(wait, 1.0))
             else:

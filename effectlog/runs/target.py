@@ -45,6 +45,7 @@ def _check_no_transaction() -> None:
     here = place.get()
     if isinstance(here, Request) and here.transaction is not None:
         raise ConfigurationError(
-            "a transactional effect makes runs in its own transaction: use log.within(current_transaction()), or "
+            "a transactional effect makes runs in its own transaction: use "
+            "log.within(current_transaction()), or "
             "log.sync.within(...) in a sync effect"
         )

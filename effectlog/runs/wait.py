@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 _PAUSE = 0.005
 """Seconds between two looks at the store, however often it changes."""
 _SHARE = 4
-"""Looks take at most one part in so many of the time, however many runs are waited for."""
+"""Looks take at most one part in this many of the time, however many runs are waited for."""
 _LONGEST_PAUSE = 0.5
 """The same, whatever a look took: one that waited for a store that was away has not cost it anything."""
 _PAUSE_AFTER_FAILURE = 0.25
 
 
 class _Reading:
-    """One run read with its result, once for everybody who was told of it at the same time. On the engine's loop."""
+    """One run read with its result, once for all who heard of it at one time.
+
+    On the engine's loop.
+    """
 
     def __init__(self, store: Store, run_id: str) -> None:
         self._store = store
@@ -40,7 +43,7 @@ class _Reading:
         return await asyncio.shield(self._task)
 
     async def _read(self) -> StoredSummary | None:
-        """Read it, as durable as a write: its caller is told how the run ended, and goes by that."""
+        """Read it, as durable as a write: its caller learns how the run ended, and acts on that."""
         while True:
             try:
                 stored = await self._store.summary(self._run_id, result=True)
@@ -55,7 +58,7 @@ class _Reading:
 
 
 class StateWatch:
-    """Tells waiters when their run has ended or is held. Lives on the engine's loop."""
+    """Wakes waiters when their run has ended or is held. Lives on the engine's loop."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -97,7 +100,7 @@ class StateWatch:
             self._fail(None)
 
     async def _tell_or_fail(self) -> float:
-        """Look once; gives the seconds until it may be done again."""
+        """Look once. Returns the seconds until the next look."""
         assert self._changed is not None  # noqa: S101 - set by the first waiter
         began = time.monotonic()
         try:
@@ -118,7 +121,7 @@ class StateWatch:
         for run_id in asked:
             state = states.get(run_id)
             if state is None or state.ended or state is RunState.HELD:
-                # Begun after the look: what it gives is no older than what was seen.
+                # Begun after the look: what it reads is no older than what was seen.
                 reading = _Reading(self._engine.store, run_id)
                 for waiter in self._waiters.pop(run_id, []):
                     if waiter.set_running_or_notify_cancel():

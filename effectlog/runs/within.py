@@ -1,6 +1,7 @@
-"""``log.within(transaction)``: runs made inside a transaction of the caller's, together with the caller's writes.
+"""``log.within(transaction)``: runs made inside the caller's transaction, together with the caller's writes.
 
-It is a target of ``enqueue`` and ``emit``, which do all the rest. Nothing is begun, committed or rolled back here.
+It is a target of ``enqueue`` and ``emit``, which do all the rest. Nothing is begun, committed or rolled back
+here.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class Within:
     async def enqueue(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """As ``EffectLog.enqueue``; durable when the caller's transaction has committed.
 
-        Raises ConfigurationError where the connection is none of the store's database, or in no transaction. After a
-        StoreError or a control signal the transaction must be rolled back.
+        Raises ConfigurationError where the connection is none of the store's database, or in no transaction.
+        After a StoreError or a control signal the transaction must be rolled back.
         """
         return await self._enqueuer.enqueue(task, args, kwargs, into=self)
 
@@ -59,7 +60,7 @@ class Within:
         idempotency_key: str | None = None,
         correlation_id: str | None = None,
     ) -> list[Run[Any]]:
-        """As ``EffectLog.emit``; durable when the caller's transaction has committed. Raises as ``enqueue``."""
+        """As ``EffectLog.emit``; durable once the caller's transaction committed. Raises as ``enqueue``."""
         return await self._emitter.emit(
             event, payload, idempotency_key=idempotency_key, correlation_id=correlation_id, into=self
         )

@@ -1,4 +1,4 @@
-"""What the functions of effects really did while a matrix ran: calls, accepted effects, faults, sends beside them."""
+"""What effect functions really did while a matrix ran: calls, accepted effects, faults, other sends."""
 
 from __future__ import annotations
 
@@ -86,7 +86,10 @@ _auditing = False
 
 
 def _begin_auditing() -> None:
-    """Hear of network use. An audit hook can't be removed, so it is added once and sleeps between matrices."""
+    """Hear of network use.
+
+    An audit hook can't be removed, so it is added once and sleeps between matrices.
+    """
     global _auditing  # noqa: PLW0603 - the interpreter's hook list is global as well
     if not _auditing:
         _auditing = True

@@ -1,7 +1,7 @@
 """``crash_matrix``: crash a task at every boundary it passes, let another owner take over, and count.
 
-Every round has a store of its own in a temporary file. In process by default; with ``kill=True`` each round is a
-child process that gets a real SIGKILL, and the counts come from its destination and its records.
+Every round has a store of its own in a temporary file. In process by default; with ``kill=True`` each round
+is a child process that gets a real SIGKILL, and the counts come from its destination and its records.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def crash_matrix(  # noqa: D417 - the task's own arguments are described with it
 
     Args:
         task: the durable task; ``args`` and ``kwargs`` are its arguments.
-        faults: which kinds: ``"crash"`` before and after each record, ``"stale owner"`` (paused there, comes back
-            when another owner has finished), ``"lost answer"`` and ``"destination down"`` for each effect.
+        faults: which kinds: ``"crash"`` before and after each record, ``"stale owner"`` (paused there, comes
+            back when another owner has finished), ``"lost answer"`` and ``"destination down"`` for each
+            effect.
 
     """
     matrix = run_matrix(task, *args, faults=faults, kill=kill, **kwargs)

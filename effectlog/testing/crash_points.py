@@ -1,7 +1,7 @@
 """Where a process can die while it executes a run, and a store that makes it die, or pause, just there.
 
-Every boundary is a durable record: the moment before it is written, and the moment after. Between the *started*
-and the *completed* record of an effect lies the call, so "after started" is a crash before the
+Every boundary is a durable record: the moment before it is written, and the moment after. Between the
+*started* and the *completed* record of an effect lies the call, so "after started" is a crash before the
 destination was asked, and "before completed" is one after it accepted.
 """
 
@@ -66,8 +66,8 @@ class Boundaries:
 class StoppingStore:
     """A SQLite store whose process stops at one boundary: nothing of it is written or read from then on.
 
-    ``at`` None only lists the boundaries. ``stop`` says how it stops: by default every later call fails, as for
-    a process that is gone.
+    ``at`` None only lists the boundaries. ``stop`` says how it stops: by default every later call fails, as
+    for a process that is gone.
     """
 
     def __init__(

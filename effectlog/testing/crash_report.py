@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EffectCount:
-    """One effect after one crash and the takeover: ``accepted`` counts what the destination will have done."""
+    """One effect after a crash and the takeover; ``accepted`` counts what the destination will have done."""
 
     requests: int
     accepted: int
@@ -97,8 +97,8 @@ def judge(
         problems += _sent_twice(effect.key, counts[effect.key], specs(effect.name))
     if record.state is RunState.PENDING:
         problems.append(
-            f"the run waits until {record.due_at:%H:%M:%S} UTC, so what comes after was not tried: give the task a "
-            f"shorter delay in tests"
+            f"the run waits until {record.due_at:%H:%M:%S} UTC, so what comes after was not tried: give the "
+            "task a shorter delay in tests"
         )
     elif record.state not in (RunState.SUCCEEDED, RunState.HELD):
         problems.append(f"the run ended {record.state}: {record.error.message if record.error else ''}")
@@ -123,7 +123,10 @@ def _sent_twice(key: str, count: EffectCount, spec: EffectSpec | None) -> list[s
         return []
     if spec.declared_doubt and spec.policy is Policy.RESEND:
         return []  # Its author says that a duplicate is acceptable.
-    advice = "send operation_id() as the destination's key, name a destination= that deduplicates, or declare in_doubt="
+    advice = (
+        "send operation_id() as the destination's key, name a destination= that deduplicates, "
+        "or declare in_doubt="
+    )
     return [f"effect {key!r} would happen {count.accepted} times: {advice}"]
 
 
@@ -134,8 +137,8 @@ def _changed_keys(record: RunRecord, expected: dict[str, str]) -> list[str]:
     for key, name in new.items():
         if name in expected.values():
             problems.append(
-                f"effect {name} has another key in another attempt or run ({key!r}): a key must not depend on time, "
-                f"chance or the attempt"
+                f"effect {name} has another key in another attempt or run ({key!r}): a key must not depend "
+                "on time, chance or the attempt"
             )
         else:
             problems.append(f"the body took another branch after the crash: effect {name} is new")

@@ -1,1 +1,1 @@
-"""A claim's whole life: the claim loop, the owner and its heartbeat, executing an attempt, its outcome, takeovers."""
+"""A claim's whole life: the claim loop, the owner's heartbeat, an attempt's execution and end, takeovers."""

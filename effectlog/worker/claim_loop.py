@@ -32,18 +32,18 @@ logger = logging.getLogger("effectlog")
 LIVENESS_INTERVAL = 0.04
 """Seconds between two looks at whether other owners' processes are gone, while others own runs."""
 LEASE_INTERVAL = 0.25
-"""Seconds between two looks at leases that ran out, while others own runs; the next end of one is awaited besides."""
+"""Seconds between two looks for expired leases while others own runs, at most: the next end is known."""
 LEAST = 0.01
 """Seconds between two looks at leases at least."""
 IDLE_INTERVAL = 1.0
-"""Seconds after which it looks although nothing has told of a change."""
+"""Seconds after which it looks although nothing has reported a change."""
 CLAIM_LIMIT = 100
 """Runs of one claim at most, so that a claim never keeps a heartbeat waiting."""
 _LONGEST_PAUSE = 5.0
 
 
 class ClaimLoop:
-    """Claims for one owner until it is told to stop."""
+    """Claims for one owner until ``stop``."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ClaimLoop:
         self._stopping = asyncio.Event()
         self._poked = True
         self._plenty = False
-        """The last claim got all that it asked for, so there may be more, and nobody need ask whether there is."""
+        """The last claim got all that it asked for: there may be more, so the next need not look first."""
         self._owners: dict[str, str] = {}
         self._owners_changed = True
         self._owners_at = self._leases_at = self._claim_at = 0.0
@@ -106,7 +106,9 @@ class ClaimLoop:
                 return
             except Exception as error:
                 if isinstance(error, StoreError) and error.reason is StoreTrouble.STORE_GONE:
-                    logger.error("effectlog: %s claims nothing more: %s", self._executor.owner.name, error)  # noqa: TRY400 - the store's words are what counts here
+                    name = self._executor.owner.name
+                    # Without a traceback: the store's words are what counts here.
+                    logger.error("effectlog: %s claims nothing more: %s", name, error)  # noqa: TRY400
                     self.store_gone.set_result(error)
                     return
                 pause = min(pause * 2, _LONGEST_PAUSE)
@@ -129,7 +131,7 @@ class ClaimLoop:
         self._wake.clear()
 
     async def _round(self) -> float:
-        """Take over, then claim; gives the seconds until the next round is due."""
+        """Take over, then claim. Returns the seconds until the next round is due."""
         tasks = self._tasks()
         if self._poked:
             self._poked = False
@@ -184,7 +186,7 @@ class ClaimLoop:
         return await find_abandoned(store, tasks, self._runtime.codec, dead), dead
 
     async def _next_lapse(self) -> float:
-        """The monotonic time at which the next lease ends, if the store can tell."""
+        """The monotonic time at which the next lease ends; infinity if the store does not know."""
         store = self._engine.store
         seconds = await store.next_lapse() if isinstance(store, TellsNextExpiry) else None
         return math.inf if seconds is None else time.monotonic() + seconds

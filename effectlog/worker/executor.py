@@ -217,8 +217,8 @@ class AttemptExecutor:
         if took - await self.attempt.pause_credit_by_now() <= allowed:
             return
         message = (
-            f"task {self.attempt.task.name} took {took:.3f} s with timeout={timeout:g}: code that doesn't await can't "
-            f"be interrupted (run {self.attempt.run_id}, attempt {self.attempt.fence.attempt})"
+            f"task {self.attempt.task.name} took {took:.3f} s with timeout={timeout:g}: code that doesn't "
+            f"await can't be interrupted (run {self.attempt.run_id}, attempt {self.attempt.fence.attempt})"
         )
         warn(message, **self.attempt.extra)
 
@@ -249,8 +249,8 @@ class AttemptExecutor:
             )
         except EffectLogError as error:
             logger.error(  # noqa: TRY400 - the store's words are what counts here
-                "effectlog: the end of run %s, attempt %s could not be recorded; it is taken over when its lease "
-                "ends: %s",
+                "effectlog: the end of run %s, attempt %s could not be recorded; it is taken over when its "
+                "lease ends: %s",
                 self.attempt.run_id,
                 self.attempt.fence.attempt,
                 error,

@@ -1,6 +1,6 @@
 """Notices user code that blocks its loop, and says which task and effect it was and for how long.
 
-Watches from the engine's thread, which no blocked loop can stop. It only tells: leases are kept elsewhere.
+Watches from the engine's thread, which no blocked loop can stop. It only warns: leases are kept elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger("effectlog")
 
 
 _REMEMBERED = 1_000
-"""Culprits that are told of once: an attempt and the effect in it."""
+"""Culprits that are reported once: an attempt and the effect in it."""
 
 
 class LoopWatch:
@@ -112,6 +112,6 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
 def _warn(culprits: str, seconds: float, lease: float) -> None:
     kept = "was kept" if seconds < lease else "is kept as long as that thread gets to run"
     warn(
-        f"the event loop was blocked for {seconds:.2f} s by {culprits}. The lease of {lease:g} s is renewed from "
-        f"another thread and {kept}; move blocking code to asyncio.to_thread or a sync task"
+        f"the event loop was blocked for {seconds:.2f} s by {culprits}. The lease of {lease:g} s is renewed "
+        f"from another thread and {kept}; move blocking code to asyncio.to_thread or a sync task"
     )

@@ -1,4 +1,4 @@
-"""What a worker does beside executing: says that it is alive, clears away what dead workers left, purges by age.
+"""A worker's side work: it reports that it is alive, clears away what dead workers left, purges by age.
 
 None of it decides anything about runs that have not ended.
 """
@@ -31,18 +31,18 @@ PURGE_BATCH = 500
 """Runs removed in one transaction at most."""
 _SMALLEST_BATCH = 20
 _BATCH_SECONDS = 0.05
-"""How long a batch should take: a claim may have to wait for one. Runs with many effects make it fewer runs."""
+"""Seconds that a batch should take, as a claim may wait for it. Runs with many effects make it smaller."""
 _REST = 3
 FIRST_LOOK = 1.0
 """Seconds that the first sign of life waits for the first look for work."""
 BEAT_INTERVAL = 20.0
 """Seconds between two signs of life at most, however rare heartbeats are."""
 SILENT_AFTER = 60.0
-"""Seconds without a sign of life after which a worker counts as stopped or blocked, though its process may be there."""
+"""Seconds without a sign of life after which a worker counts as stopped or blocked; its process may live."""
 UPKEEP_INTERVAL = 60.0
 """Seconds between two rounds of clearing away and purging."""
 FORGOTTEN_AFTER = 86_400.0
-"""Seconds after which a worker that never said goodbye, and whose death nothing can prove, is not shown any more."""
+"""Seconds after which a worker is no longer shown that never left, and whose death nothing can prove."""
 ENDED = tuple(state for state in RunState if state.ended)
 
 
@@ -51,9 +51,9 @@ async def purge(
 ) -> AsyncIterator[int]:
     """Remove runs that ended ``older_than`` seconds ago, each whole; yields how many each batch removed.
 
-    Between two batches others get three times as long for their writes as the batch took: who waits for the write
-    lock looks for it now and then, and must not find it taken again and again. It may be stopped or killed at any
-    time: the next one goes on where it was.
+    Between two batches others get three times as long for their writes as the batch took: who waits for the
+    write lock looks for it now and then, and must not find it taken again and again. It may be stopped or
+    killed at any time: the next one goes on where it was.
     """
     limit = PURGE_BATCH
     while True:
@@ -99,7 +99,8 @@ class Upkeep:
         """Say that this worker is alive, what it can execute, and when it last looked for work."""
         with contextlib.suppress(TimeoutError):
             # The first beat should not have to say that it never looked, unless it can't.
-            # Not ``wait_for``: up to Python 3.11 it swallows a cancellation that comes together with the answer.
+            # Not ``wait_for``: up to Python 3.11 it swallows a cancellation that comes together with the
+            # answer.
             async with asyncio.timeout(FIRST_LOOK):
                 await self._claim_loop.looked.wait()
         host, pid = socket.gethostname(), os.getpid()
@@ -137,7 +138,7 @@ class Upkeep:
                 return
             except EffectLogError as error:
                 if isinstance(error, StoreError) and error.reason is StoreTrouble.STORE_GONE:
-                    return  # The claim loop tells.
+                    return  # The claim loop reports it.
                 logger.warning(
                     "effectlog: upkeep of %s failed and is tried again: %s", self._owner.name, error
                 )

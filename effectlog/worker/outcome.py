@@ -1,6 +1,6 @@
 """How an attempt ended, as the command that records it: the engine's decision, from its own state.
 
-What left the body does not decide by itself, because user code may have swallowed or wrapped it.
+What left the body does not decide alone, because user code may have swallowed or wrapped it.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _end_by_body(attempt: Attempt, body: BodyResult) -> c.EndAttempt:
 
 
 def _is_unstorable(error: BaseException) -> bool:
-    """An effect has happened and its result can't be kept: another attempt would be told the same."""
+    """An effect has happened and its result can't be kept: another attempt would fail the same."""
     return isinstance(error, EncodingError) and error.effect_key is not None
 
 
@@ -159,12 +159,12 @@ def _end(attempt: Attempt, outcome: AttemptOutcome, state: RunState, **more: Any
 
 
 def unreadable_arguments(attempt: Attempt, error: DecodingError | TypeError) -> c.EndAttempt:
-    """End a run whose stored arguments this process can't use: it is a dead letter until somebody retries it."""
+    """End a run whose stored arguments this process can't use: a dead letter until somebody retries it."""
     return _after_error(attempt, describe(error), AttemptOutcome.ERROR, give_up=True)
 
 
 def damaged(attempt: Attempt, damage: str) -> c.EndAttempt:
-    """End a run of which something can't be read: executed without it, it could send again what is recorded there."""
+    """End a run of which something can't be read: without it, the run could send again what is recorded."""
     error = ErrorInfo(DAMAGED, storable(damage))
     return _after_error(attempt, error, AttemptOutcome.ERROR, give_up=True)
 
@@ -226,15 +226,15 @@ def report_left_behind(attempt: Attempt) -> None:
     """Warn of effects that the body called and did not wait for, and that were too late to be sent."""
     if attempt.cut_off:
         warn(
-            f"task {attempt.task.name} (run {attempt.run_id}, attempt {attempt.fence.attempt}) was over before effect "
-            f"{', '.join(sorted(attempt.cut_off))} could begin, so nothing was sent; wait for the task or thread that "
-            f"calls it, or cancel it",
+            f"task {attempt.task.name} (run {attempt.run_id}, attempt {attempt.fence.attempt}) was over "
+            f"before effect {', '.join(sorted(attempt.cut_off))} could begin, so nothing was sent; wait for "
+            "the task or thread that calls it, or cancel it",
             **attempt.extra,
         )
 
 
 def report_unclaimed(attempt: Attempt) -> None:
-    """Warn of effects that an earlier attempt recorded and this one did not call: its code may have changed."""
+    """Warn of recorded effects that this attempt did not call: the code may have changed."""
     left = [effect for key, effect in attempt.journal.items() if key not in attempt.called]
     if not left:
         return
@@ -252,7 +252,7 @@ def report_unclaimed(attempt: Attempt) -> None:
                 break
         parts.append(part)
     warn(
-        f"run {attempt.run_id}, attempt {attempt.fence.attempt} of task {attempt.task.name} did not call effects "
-        f"that an earlier attempt recorded: {'; '.join(parts)}",
+        f"run {attempt.run_id}, attempt {attempt.fence.attempt} of task {attempt.task.name} did not call "
+        f"effects that an earlier attempt recorded: {'; '.join(parts)}",
         **attempt.extra,
     )

@@ -40,8 +40,9 @@ def checked_lease(lease: float, heartbeat: float | None) -> tuple[float, float]:
     held = seconds(lease, "EffectLog(lease", positive=True)
     if held < SHORTEST_LEASE:
         raise ConfigurationError(
-            f"EffectLog(lease={lease!r}): give at least {SHORTEST_LEASE:g} s; a renewal is a durable commit, and a "
-            f"shorter lease lapses while a healthy owner waits for it, so that runs are executed twice"
+            f"EffectLog(lease={lease!r}): give at least {SHORTEST_LEASE:g} s; a renewal is a durable "
+            "commit, and a shorter lease lapses while a healthy owner waits for it, so that runs are "
+            "executed twice"
         )
     beat = held / 3 if heartbeat is None else seconds(heartbeat, "EffectLog(heartbeat", positive=True)
     if beat > held / 2:
@@ -64,7 +65,7 @@ def attempts_at(run_id: str) -> list[Attempt]:
 
 
 def why_lapsed(owner_id: str) -> str:
-    """What of this process let a lease of its owner run out, to be added to a sentence; empty where that isn't known."""
+    """Why this process let its owner's lease run out, as the end of a sentence; empty if not known."""
     for owner in [owner for owner in list(_owners) if owner.id == owner_id]:
         if owner.paused_for:
             return f" while its process stood still for {owner.paused_for:.1f} s"
@@ -74,7 +75,7 @@ def why_lapsed(owner_id: str) -> str:
 
 
 class Owner:
-    """One owner of runs: a worker, or a log that executes ``run``. Its identity is random, never a process id."""
+    """One owner of runs: a worker, or a log that executes ``run``. Its id is random, never a process id."""
 
     def __init__(self, runtime: Runtime, name: str) -> None:
         self.id = uuid.uuid4().hex
@@ -97,7 +98,7 @@ class Owner:
         self._asked_at: float | None = None
         """When the renewal was sent that the store has not answered yet."""
         self._refused, self._refused_until = "", 0.0
-        """The store's error for a renewal, and the monotonic time until which it can be why a lease ran out."""
+        """The store's error for a renewal, and the monotonic time until which it can explain a lost lease."""
         _owners.add(self)
 
     async def start(self) -> None:
@@ -114,7 +115,10 @@ class Owner:
         await asyncio.shield(self._starting)
 
     async def stop(self) -> None:
-        """End the heartbeat. The sign of life of one that leaves code behind stays until the process is gone."""
+        """End the heartbeat.
+
+        The sign of life of one that leaves code behind stays until the process is gone.
+        """
         with contextlib.suppress(EffectLogError):
             await self._engine.read(self._stop())
 
@@ -153,7 +157,7 @@ class Owner:
         return self._still if time.monotonic() < self._still_until else 0.0
 
     def store_trouble(self) -> str:
-        """What keeps the store from renewing leases; empty if nothing does, or if this process itself is late."""
+        """What keeps the store from renewing leases; empty if nothing does, or if this process is late."""
         now = time.monotonic()
         if now - self._looked_at > self._heartbeat:
             return ""
@@ -188,8 +192,9 @@ class Owner:
             attempt.paused_for += seconds
         if attempts:
             logger.warning(
-                "effectlog: the process of %s stood still for %.1f s while it had %s run(s) under way: it was stopped, "
-                "its host was, or some code kept the interpreter lock and slept. No timeout counts that time; leases do",
+                "effectlog: the process of %s stood still for %.1f s while it had %s run(s) under way: it "
+                "was stopped, its host was, or some code kept the interpreter lock and slept. No timeout "
+                "counts that time; leases do",
                 self.name,
                 seconds,
                 len(attempts),

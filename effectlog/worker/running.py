@@ -53,7 +53,7 @@ class RunningAttempts:
         return any(attempt.run.row.crashes >= c.SUSPECT_CRASHES for attempt in self.attempts)
 
     def doing(self, loop: asyncio.AbstractEventLoop) -> str:
-        """What code is at work on the loop, for people; callable from any thread."""
+        """Describe the code at work on the loop; callable from any thread."""
         current = asyncio.current_task(loop)
         executions = list(self._executions.values())
         attempts = [e.attempt for e in executions if e.body is current] or [e.attempt for e in executions]
@@ -96,7 +96,7 @@ class RunningAttempts:
         return True
 
     async def release(self) -> bool:
-        """Give everything back. False if code is left behind that would not stop.
+        """Release everything. False if code is left behind that would not stop.
 
         What has stopped can be claimed by others at once; what has not, when this process is gone or
         its lease has ended.
@@ -115,7 +115,7 @@ class RunningAttempts:
         return False
 
     def mark_left(self) -> None:
-        """Say that what is being executed is given back, on a thread that may wait: the process is about to end."""
+        """Mark what is being executed as released; blocks. For a process that is about to end."""
         if marks := self._marks():
             with contextlib.suppress(EffectLogError):
                 self._engine.commit_sync(*marks)

@@ -1,10 +1,10 @@
-"""SIGTERM and SIGINT while a worker serves: the loop gets each, and the second starts the time the process has left.
+"""SIGTERM and SIGINT while a worker serves: the loop gets each, and the second starts the last countdown.
 
-Handlers are set by ``signal.signal``, because not every loop has ``add_signal_handler``: Windows' has none. A blocked
-event loop gets no signal, and the system gives it to whichever thread it likes. So a thread of its own reads what Python's
-signal handler writes, counts, and wakes the loop.
-The invariant: after a second signal the process ends within ``LEAVE_WITHIN`` seconds, unless it was left in order.
-A SIGTERM that would end it by the signal while the log still closes is taken until the log is closed.
+Handlers are set by ``signal.signal``, because not every loop has ``add_signal_handler``: Windows' has none. A
+blocked event loop gets no signal, and the system gives it to whichever thread it likes. So a thread of its
+own reads what Python's signal handler writes, counts, and wakes the loop. The invariant: after a second
+signal the process ends within ``LEAVE_WITHIN`` seconds, unless it was left in order. A SIGTERM that would end
+it by the signal while the log still closes is taken until the log is closed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ if sys.platform == "win32":
 class Signals:
     """Takes SIGTERM and SIGINT, within ``with``, on the running loop; ``await next()`` gives them one by one.
 
-    ``give_back`` is called, on a thread of its own, before the process is ended. Where a SIGTERM ended ``with`` and
-    nobody else has a handler for it, those that follow are taken until ``let_go(engine)``. Raises ConfigurationError
-    outside the main thread, where Python handles no signals, and for a second one at a time: a signal has one handler.
+    ``give_back`` is called, on a thread of its own, before the process is ended. Where a SIGTERM ended
+    ``with`` and nobody else has a handler for it, those that follow are taken until ``let_go(engine)``.
+    Raises ConfigurationError outside the main thread, where Python handles no signals, and for a second one
+    at a time: a signal has one handler.
     """
 
     taking: Signals | None = None
@@ -60,8 +61,8 @@ class Signals:
             Signals.taking.close()
         if Signals.taking is not None or threading.current_thread() is not threading.main_thread():
             raise ConfigurationError(
-                "serve() takes the signals of its process: only one worker at a time can, on the main thread; let that one "
-                "serve, and put 'async with log.worker():' around it for every other"
+                "serve() takes the signals of its process: only one worker at a time can, on the main "
+                "thread; let that one serve, and put 'async with log.worker():' around it for every other"
             )
         with contextlib.ExitStack() as undo:
             self._reads, self._written = socket.socketpair()
@@ -73,7 +74,8 @@ class Signals:
             self._loops_fd = signal.set_wakeup_fd(self._written.fileno())
             undo.callback(signal.set_wakeup_fd, self._loops_fd)
             threading.Thread(target=self._watch, name="effectlog-signals", daemon=True).start()
-            undo.pop_all()  # All of it succeeded: a failure leaves nothing behind that keeps the next one out.
+            # All of it succeeded: a failure leaves nothing behind that keeps the next one out.
+            undo.pop_all()
         Signals.taking = self
         self.serving = True
         return self
@@ -104,7 +106,7 @@ class Signals:
         self._written.close()
 
     def leave_to_the_parent(self) -> None:
-        """In a forked child: what comes here is not for the parent's worker, whose socket this process shares."""
+        """Let go in a forked child: its signals are not for the parent's worker, whose socket it shares."""
         Signals.taking = None
         signal.set_wakeup_fd(-1)
         self._restore_all()
@@ -146,7 +148,8 @@ class Signals:
             while (received := self._receive()) != b"":
                 count += sum(number in _NUMBERS for number in received)
                 if count > 1 and self._end_at is None:
-                    # One that comes while the log closes finds nothing left behind any more, but closing may hang.
+                    # One that comes while the log closes finds nothing left behind any more, but closing may
+                    # hang.
                     self._left = self._left and self.serving
                     self._end_at = time.monotonic() + LEAVE_WITHIN
                 self._wake(received)
@@ -159,7 +162,7 @@ class Signals:
             os._exit(128 + signal.SIGTERM)
 
     def _wake(self, received: bytes) -> None:
-        """Let the main thread run what handlers there are, and the loop those of other signals that are its own."""
+        """Let the main thread run its handlers, and the loop its own handlers of other signals."""
         with contextlib.suppress(RuntimeError):  # The loop is closed.
             self._loop.call_soon_threadsafe(_nothing)
         others = received.translate(None, bytes(_NUMBERS))
@@ -167,7 +170,7 @@ class Signals:
             os.write(self._loops_fd, others)
 
     def _receive(self) -> bytes:
-        """The numbers of the next signals; nothing at the end, or once the time is over that the process had left."""
+        """The numbers of the next signals; empty at the end, or once the process's time is over."""
         while True:
             end_at = self._end_at
             self._reads.settimeout(None if end_at is None else max(0.001, end_at - time.monotonic()))

@@ -55,7 +55,10 @@ class Abandoned(Struct, frozen=True):
 
 
 async def end_abandoned(engine: Engine, gone: Sequence[Abandoned]) -> frozenset[str]:
-    """End these attempts; one that somebody else has ended is left alone. Gives the runs that somebody keeps locked."""
+    """End abandoned attempts, but for those that somebody else has ended meanwhile.
+
+    Returns the ids of runs whose row another transaction holds.
+    """
     try:
         outcomes = await engine.read(engine.commit_beside(*(one.command for one in gone)))
     except StoreError as error:
@@ -136,8 +139,8 @@ class Takeovers:
     def _tell_locked(self, gone: Iterable[Abandoned]) -> None:
         for one in gone:
             logger.warning(
-                "effectlog: run %s of %s can't be taken over yet: its row is kept locked by somebody else's open "
-                "transaction; find the session that is idle in a transaction and end it",
+                "effectlog: run %s of %s can't be taken over yet: its row is kept locked by somebody "
+                "else's open transaction; find the session that is idle in a transaction and end it",
                 one.run.id,
                 one.run.task,
                 extra={"run_id": one.run.id, "task": one.run.task},
@@ -152,7 +155,7 @@ class Takeovers:
             self._over()
 
     def stop(self) -> None:
-        """Wait for none any more; what was handed in is done all the same."""
+        """Stop waiting; what was handed in is done all the same."""
         for task in set(self._under_way.values()):
             task.cancel()
 

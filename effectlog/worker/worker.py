@@ -1,4 +1,4 @@
-"""One worker: executes runs until it is drained or released. Claiming is ``effectlog.worker.claim_loop``'s business.
+"""One worker: executes runs until it is drained or released. ``claim_loop`` does the claiming.
 
 The invariant: when it has left, whatever of it still runs is marked as its own, and nobody else gets it
 before this process is gone or the lease has ended.
@@ -104,8 +104,8 @@ class Worker:
     async def drain(self, timeout: float | None = None) -> bool:
         """Claim nothing more and wait for what is being executed; after ``timeout`` seconds release the rest.
 
-        True if everything was finished. A cancellation of the caller releases as well. Raises ConfigurationError in a
-        forked child.
+        True if everything was finished. A cancellation of the caller releases as well. Raises
+        ConfigurationError in a forked child.
         """
         self._check_process()
         if self._claim_loop is not None:
@@ -122,7 +122,7 @@ class Worker:
         return finished
 
     async def release(self) -> bool:
-        """Give everything back; no attempt is used up. False if code is left behind that would not stop.
+        """Release everything; no attempt is used up. False if code is left behind that would not stop.
 
         What is left behind stays this worker's until the process is gone or its lease has ended. Raises
         ConfigurationError in a forked child.
@@ -161,8 +161,8 @@ class Worker:
     def _check_process(self) -> None:
         if self.inherited:
             raise ConfigurationError(
-                f"worker {self.name} belongs to process {self._pid}, and its forked child {os.getpid()} has only a copy; "
-                f"open a log and a worker of its own there"
+                f"worker {self.name} belongs to process {self._pid}, and its forked child {os.getpid()} has "
+                "only a copy; open a log and a worker of its own there"
             )
 
     # --- as the process's main business --------------------------------------------------------
@@ -171,11 +171,11 @@ class Worker:
         """Work until SIGTERM or SIGINT, then drain; a second signal releases.
 
         ``ready`` is called once, when others can see the worker and it claims. After the second signal the
-        process ends within 2 seconds, even where code would not stop. A further SIGTERM while the log closes does
-        not end the process by the signal, unless closing takes longer than that.
+        process ends within 2 seconds, even where code would not stop. A further SIGTERM while the log closes
+        does not end the process by the signal, unless closing takes longer than that.
 
-        Raises StoreError, and gives everything back, once the store is not the one that was opened: its file was
-        deleted, moved or replaced.
+        Raises StoreError, and releases everything, once the store is not the one that was opened: its file
+        was deleted, moved or replaced.
         """
         with Signals(self._executor.mark_left, self._engine) as signals:
             try:
@@ -191,7 +191,10 @@ class Worker:
             await self._drain_or_release(signals)
 
     async def _until_told(self, signals: Signals) -> int:
-        """The first signal. Raises StoreError where the store is not the one that was opened: no signal is needed then."""
+        """The first signal.
+
+        Raises StoreError where the store is not the one that was opened: no signal is needed then.
+        """
         assert self._claim_loop is not None  # noqa: S101 - it was just entered
         told, gone = asyncio.ensure_future(signals.next()), self._claim_loop.store_gone
         either: tuple[asyncio.Future[Any], ...] = (told, gone)
