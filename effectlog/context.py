@@ -95,7 +95,7 @@ class CurrentAttempt:
     task: str
     worker: str
     deadline: datetime | None
-    """When the task's ``timeout`` ends this attempt, in UTC: later if the process is paused, None without one."""
+    """When the task's ``timeout`` ends it, in UTC; later if the process is paused. None without one."""
 
     def bind(self, function: Callable[P, R]) -> Callable[P, R]:
         """Make ``function`` run in this attempt wherever it is called, such as in your own thread pool.
