@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "postgres")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from helpers import claim, create, do, finish, new_run, start
-from postgres_server import Server
+from support.postgres_commands import claim, create, do, finish, new_run, start
+from support.postgres_server import Server
 
 from effectlog import EffectLog, durable_task, effect
 from effectlog.model import AttemptOutcome, RunState

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from postgres_server import postgres_database, postgres_schema, postgres_url
+from support.postgres_server import postgres_database, postgres_schema, postgres_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

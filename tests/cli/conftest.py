@@ -12,19 +12,20 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from support import APPS
 
 from effectlog import EffectLog
 from effectlog.cli.main import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-SHOP = Path(__file__).with_name("shop_app.py")
+SHOP = APPS / "shop_app.py"
 PATIENCE = 30
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import broken_stores
 import pytest
-from dict_store import Database, DictStore
+from support import broken_stores
+from support.dict_store import Database, DictStore
 
 from effectlog.errors import StoreRefused
 from effectlog.store.probe import prove

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from checked_stores import EMBEDDED, Checked
+from support.checked_stores import EMBEDDED, Checked
 
 from effectlog.store import commands as c
 from effectlog.store.protocol import RunFilter

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from crash_harness import Child, Zygote
+from support.crash_harness import Child, Zygote
 
 from effectlog.testing.destinations import CountingDestination
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from whole_records import whole_records
+from support.whole_records import whole_records
 
 from effectlog import EffectLog
 from effectlog.testing.destinations import CountingDestination

@@ -5,7 +5,7 @@ from typing import Any
 
 import crash_tasks
 import pytest
-from whole_records import whole_records
+from support.whole_records import whole_records
 
 from effectlog import EffectLog
 from effectlog.testing.destinations import CountingDestination

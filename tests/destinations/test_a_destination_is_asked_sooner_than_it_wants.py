@@ -8,9 +8,9 @@ from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import peers
 import pytest
 import requests
+from support import peers
 
 from effectlog import Applied, EffectLog, Retry, RunFailed, RunState, durable_task, effect
 from effectlog.clients.retry_after import pause_asked_by

@@ -9,9 +9,9 @@ from email.message import EmailMessage
 from typing import TYPE_CHECKING
 
 import httpx
-import peers
 import pytest
 import requests
+from support import peers
 
 from effectlog.clients.httpx import AsyncEffectKeyTransport, EffectKeyAuth, EffectKeyTransport
 from effectlog.clients.requests import EffectKeyAdapter, carry_key

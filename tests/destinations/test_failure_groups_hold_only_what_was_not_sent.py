@@ -11,10 +11,10 @@ from email.message import EmailMessage
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import peers
 import pytest
 import requests
 from requests.adapters import HTTPAdapter
+from support import peers
 
 from effectlog.clients.failures import (
     NOT_SENT,

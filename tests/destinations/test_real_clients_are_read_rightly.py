@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import peers
 import pytest
+from support import peers
 
 from effectlog.clients.failures import CARD_DECLINED_STRIPE, NOT_SENT, NOT_SENT_AIOHTTP, NOT_SENT_STRIPE
 from effectlog.contract import Verdict

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from ghost import Ghost
+from support.ghost import Ghost
 
 from effectlog import (
     Applied,

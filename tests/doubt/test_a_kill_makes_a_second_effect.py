@@ -7,8 +7,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from matrix_harness import Seen, destinations, enqueue, owner, seen, settled, unsafe, wrong
 from matrix_tasks import CELLS, TASKS, Cell
+from support.matrix_harness import Seen, destinations, enqueue, owner, seen, settled, unsafe, wrong
 
 from effectlog import EffectLog
 from effectlog.testing.destinations import Fault

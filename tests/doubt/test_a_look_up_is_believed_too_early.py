@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from ghost import GHOST, paused
+from support.ghost import GHOST, paused
 
 from effectlog import (
     Applied,

@@ -6,8 +6,8 @@ Kind of destination by policy by whether the request took effect, tried again by
 from pathlib import Path
 
 import pytest
-from matrix_harness import Seen, destinations, enqueue, seen, settled, unsafe, wrong
 from matrix_tasks import CELLS, TASKS, Cell
+from support.matrix_harness import Seen, destinations, enqueue, seen, settled, unsafe, wrong
 
 from effectlog import EffectLog
 from effectlog.testing.destinations import Fault

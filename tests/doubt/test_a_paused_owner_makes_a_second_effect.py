@@ -8,8 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matrix_harness import Destinations, Seen, destinations, enqueue, owner, seen, settled, unsafe, wrong
 from matrix_tasks import CELLS, TASKS, Cell
+from support.matrix_harness import (
+    Destinations,
+    Seen,
+    destinations,
+    enqueue,
+    owner,
+    seen,
+    settled,
+    unsafe,
+    wrong,
+)
 
 from effectlog import EffectLog, NotApplied
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from ghost import Ghost, paused
+from support.ghost import Ghost, paused
 
 from effectlog import Applied, EffectLog, NotApplied, NotInDoubt, Retry, Run, durable_task, effect
 from effectlog.store import commands as c

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from executing import executed
+from support.executing import executed
 
 from effectlog import DecodingError, EffectLog, Retry, RunRecord, current_attempt, durable_task, effect
 from effectlog.codec import convert

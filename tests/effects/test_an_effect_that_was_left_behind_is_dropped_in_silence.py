@@ -4,7 +4,7 @@ import asyncio
 import warnings
 
 import pytest
-from executing import executed
+from support.executing import executed
 
 from effectlog import EffectLog, Retry, RunState, durable_task, effect
 

@@ -9,7 +9,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from executing import executed
+from support.executing import executed
 
 from effectlog import EffectConflict, EffectLog, NotApplied, RunState, durable_task, effect
 

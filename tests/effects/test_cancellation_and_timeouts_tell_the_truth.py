@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from executing import executed, outcomes, states
+from support.executing import executed, outcomes, states
 
 from effectlog import EffectLog, EffectLogWarning, Retry, current_attempt, durable_task, effect
 

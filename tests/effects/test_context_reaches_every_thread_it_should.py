@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from executing import executed, states
+from support.executing import executed, states
 
 from effectlog import (
     EffectLog,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import tenacity
-from executing import executed, outcomes, states
+from support.executing import executed, outcomes, states
 
 from effectlog import ConfigurationError, EffectLog, Retry, RunFailed, durable_task, effect
 

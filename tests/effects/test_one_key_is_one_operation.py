@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from executing import executed, outcomes, states
+from support.executing import executed, outcomes, states
 
 from effectlog import (
     EffectConflict,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import tenacity
-from executing import executed, outcomes, states
+from support.executing import executed, outcomes, states
 
 from effectlog import Applied, EffectLog, NotApplied, Retry, Unknown, current_attempt, durable_task, effect
 

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from executing import executed
+from support.executing import executed
 
 from effectlog import EffectLog, EffectLogWarning, durable_task, effect
 

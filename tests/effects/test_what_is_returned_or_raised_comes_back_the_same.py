@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from executing import executed, outcomes
+from support.executing import executed, outcomes
 
 from effectlog import (
     Applied,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from failing_store import FailingAwaited, FailingStore
+from support.failing_store import FailingAwaited, FailingStore
 
 
 @pytest.fixture(params=[FailingStore, FailingAwaited], ids=["thread", "loop"])

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from failing_store import FailingStore, holds
-from whole_records import whole_records
+from support.failing_store import FailingStore, holds
+from support.whole_records import whole_records
 
 from effectlog import EffectLog, durable_task, effect
 

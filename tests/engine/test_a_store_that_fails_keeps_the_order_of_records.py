@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from failing_store import FailingStore, holds
-from whole_records import whole_records
+from support.failing_store import FailingStore, holds
+from support.whole_records import whole_records
 
 from effectlog import EffectLog, Retry, StoreError, durable_task, effect
 from effectlog.store.commands import Command, StartEffect

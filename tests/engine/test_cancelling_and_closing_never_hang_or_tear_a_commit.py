@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from failing_store import FailingStore
-from whole_records import whole_records
+from support.failing_store import FailingStore
+from support.whole_records import whole_records
 
 from effectlog import EffectLog, StoreClosed, durable_task, effect
 from effectlog.engine.engine import Engine

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from whole_records import whole_records, whole_records_sync
+from support.whole_records import whole_records, whole_records_sync
 
 from effectlog import EffectLog, StoreClosed, durable_task
 

@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 import pytest
-from failing_store import FailingStore
+from support.failing_store import FailingStore
 
 from effectlog import EffectLog, Retry, current_attempt, durable_task, effect
 

@@ -5,7 +5,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from failing_store import FailingStore
+from support.failing_store import FailingStore
 
 from effectlog import EffectLog, StoreClosed, StoreError, durable_task
 from effectlog.store import commands as c

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from fault_processes import Crew
+from support.fault_processes import Crew
 
 from effectlog.testing import CountingDestination
 

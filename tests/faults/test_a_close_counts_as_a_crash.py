@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from whole_records import whole_records_sync
+from support.whole_records import whole_records_sync
 
 from effectlog import EffectLog, durable_task
 

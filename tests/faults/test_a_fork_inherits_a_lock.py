@@ -7,12 +7,12 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import pytest
-from fault_processes import whole
+from support import APPS
+from support.fault_processes import whole
 
-PROGRAM = Path(__file__).with_name("fork_program.py")
+PROGRAM = APPS / "fork_program.py"
 
 
 @pytest.mark.parametrize("forks", [12, pytest.param(300, marks=[pytest.mark.long, pytest.mark.timeout(300)])])

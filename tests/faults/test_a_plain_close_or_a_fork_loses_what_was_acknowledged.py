@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support import APPS
 
 from effectlog import ConfigurationError, EffectLog, StoreError, StoreRefused, durable_task
 from effectlog.store.sqlite.file_guard import HAS_OFD_LOCKS
@@ -22,7 +23,7 @@ from effectlog.store.sqlite.file_guard import HAS_OFD_LOCKS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PROGRAM = Path(__file__).with_name("stray_close_program.py")
+PROGRAM = APPS / "stray_close_program.py"
 pytestmark = pytest.mark.skipif(
     not HAS_OFD_LOCKS, reason="only Linux has locks that a plain close leaves alone"
 )

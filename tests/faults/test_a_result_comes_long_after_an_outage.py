@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from postgres_server import Server
+from support.postgres_server import Server
 
 from effectlog import EffectLog, durable_task
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import fault_app
 import pytest
-from fault_processes import Crew, judge, left, whole, write_locked
-from whole_records import whole_records
+from support.fault_processes import Crew, judge, left, whole, write_locked
+from support.whole_records import whole_records
 
 from effectlog import EffectLog
 

@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from fault_processes import whole
+from support.fault_processes import whole
 
 from effectlog import EffectLog, Retry, RunState, durable_task, effect
 

@@ -10,7 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from fault_processes import whole
+from support.fault_processes import whole
 
 from effectlog import EffectLog, EffectLogError, NotApplied, Retry, StoreClosed, durable_task, effect
 

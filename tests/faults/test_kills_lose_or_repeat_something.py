@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import fault_app
 import pytest
-from fault_processes import Crew, judge, left, requests_made, whole
-from whole_records import whole_records
+from support.fault_processes import Crew, judge, left, requests_made, whole
+from support.whole_records import whole_records
 
 from effectlog import EffectLog
 

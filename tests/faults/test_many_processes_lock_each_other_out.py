@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from fault_processes import Crew, whole
+from support.fault_processes import Crew, whole
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import asyncio
 from typing import Any
 
 import asyncpg
-import damage
 import pytest
-from test_a_damaged_row_stops_the_worker import all_explained
+from support import damage
 
 from effectlog import EffectLog
 from effectlog.codec import JsonCodec
@@ -73,7 +72,7 @@ async def test_every_damaged_column_fails_its_own_run_at_most(postgres_database:
         async with log.worker():
             async with asyncio.timeout(90):
                 assert await (await log.get_run("whole")).result() == ["kept", "sent"]
-                told = await all_explained(log, damaged)
+                told = await damage.all_explained(log, damaged)
             fresh = await log.enqueue(damage.body, "fresh")
             assert await fresh.result(10) == ["new", "sent"], "the worker does not claim any more"
         records = {record.id for record in await log.list_runs(task="fuzz.damaged", state="failed")}

@@ -8,39 +8,16 @@ import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import damage
 import pytest
 from click.testing import CliRunner
+from support import damage
 
-from effectlog import EffectLog, EffectLogError, StoreError
+from effectlog import EffectLog, EffectLogError
 from effectlog.cli.main import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-FAR = 4000
-"""A year; what is due then is as good as never due, and its record says so."""
-
-
-async def explained(log: EffectLog, run_id: str) -> str | None:
-    """What people are told about a damaged run; None while nobody could know that it is one."""
-    try:
-        record = await (await log.get_run(run_id)).record()
-    except StoreError as error:
-        return f"named: {error}" if run_id in str(error) else None
-    waits = record.task != "fuzz.damaged" or record.due_at.year > FAR
-    ended = record.finished_at is not None and (record.state != "failed" or record.error is not None)
-    return f"{record.state}: {record.error}" if ended or record.error or waits else None
-
-
-async def all_explained(log: EffectLog, run_ids: list[str]) -> dict[str, str | None]:
-    found: dict[str, str | None] = dict.fromkeys(run_ids)
-    while missing := [run_id for run_id, what in found.items() if what is None]:
-        for run_id in missing:
-            found[run_id] = await explained(log, run_id)
-        await asyncio.sleep(0.05)
-    return found
 
 
 async def test_every_damaged_column_fails_its_own_run_at_most(tmp_path: Path) -> None:
@@ -52,7 +29,7 @@ async def test_every_damaged_column_fails_its_own_run_at_most(tmp_path: Path) ->
         async with log.worker():
             async with asyncio.timeout(40):
                 assert await (await log.get_run("whole")).result() == ["kept", "sent"]
-                told = await all_explained(log, list(damaged))
+                told = await damage.all_explained(log, list(damaged))
             fresh = await log.enqueue(damage.body, "fresh")
             assert await fresh.result(10) == ["new", "sent"], "the worker does not claim any more"
         records = {record.id for record in await log.list_runs(task="fuzz.damaged", state="failed")}

@@ -14,14 +14,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import APPS
 
 from effectlog import EffectLog
 from effectlog.cli.main import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-HERE = Path(__file__).parent
 
 texts = st.text(max_size=12) | st.sampled_from(
     [
@@ -122,7 +121,7 @@ def folder() -> Iterator[Path]:
     before, path = Path.cwd(), sys.path[:]
     with tempfile.TemporaryDirectory() as name:
         os.chdir(name)
-        sys.path.insert(0, str(HERE))
+        sys.path.insert(0, str(APPS))
         Path("text.txt").write_text("no database")
         asyncio.run(fill())
         yield Path(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import psql
+from support.postgres_commands import psql
 
 from effectlog.errors import StoreRefused
 from effectlog.store.postgres.store import PostgresStore

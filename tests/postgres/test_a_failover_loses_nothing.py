@@ -8,8 +8,8 @@ import time
 
 import asyncpg
 import pytest
-from helpers import create, do, finish, new_run, running, start
-from postgres_server import Server
+from support.postgres_commands import create, do, finish, new_run, running, start
+from support.postgres_server import Server
 
 from effectlog.errors import StoreError
 from effectlog.model import EffectState

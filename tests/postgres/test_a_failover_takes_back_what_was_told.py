@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from helpers import claim, create, do, new_run, psql, start
-from postgres_server import Server
+from support.postgres_commands import claim, create, do, new_run, psql, start
+from support.postgres_server import Server
 
 from effectlog import EffectLog, durable_task
 from effectlog.model import AttemptOutcome, RunState

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from postgres_server import Server, missing
+from support import APPS
+from support.postgres_server import Server, missing
 
 from effectlog.codec import JsonCodec
 from effectlog.store import commands as c
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from effectlog.store.rows import StoredRun
 
-PROGRAM = Path(__file__).parent / "host_program.py"
+PROGRAM = APPS / "host_program.py"
 LEASE = 2.0
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from paused_shop import charges
-from postgres_server import Server
-from stopping import stopping
+from support.postgres_server import Server
+from support.stopping import stopping
 
 from effectlog import EffectLog, RunHeld
 

@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import psql
 from paused_shop import ends_at_once, waits_at_a
+from support.postgres_commands import psql
 
 from effectlog import EffectLog
 

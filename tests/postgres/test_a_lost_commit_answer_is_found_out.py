@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
-from helpers import create, do, finish, new_run, psql, running, start, until
-from proxy import Proxy
+from support.postgres_commands import create, do, finish, new_run, psql, running, start, until
+from support.proxy import Proxy
 
 from effectlog.store import commands as c
 from effectlog.store.postgres.store import PostgresStore

@@ -7,8 +7,8 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import create, do, new_run, psql
-from postgres_server import Server
+from support.postgres_commands import create, do, new_run, psql
+from support.postgres_server import Server
 
 from effectlog.errors import StoreError
 from effectlog.store import commands as c

@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import create, do, finish, new_run, running, start
-from postgres_server import Server
+from support.postgres_commands import create, do, finish, new_run, running, start
+from support.postgres_server import Server
 
 from effectlog.store import commands as c
 from effectlog.store.postgres.store import PostgresStore

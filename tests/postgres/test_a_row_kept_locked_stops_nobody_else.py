@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import claim, create, do, finish, new_run, psql, running, start
+from support.postgres_commands import claim, create, do, finish, new_run, psql, running, start
 
 from effectlog.errors import StoreError
 from effectlog.model import RunState

@@ -7,9 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from helpers import do, psql, running, start
 from paused_shop import ends_at_once, one_at_a_time, waits_at_a
-from stopping import stopping
+from support.postgres_commands import do, psql, running, start
+from support.stopping import stopping
 
 from effectlog import EffectLog, StoreError
 from effectlog.store.postgres.stalled import KEEPS_A_RUN

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
-from helpers import create, do, finish, new_run, running, start
-from postgres_server import free_port, missing, quiet, run_as, scratch_folder
+from support.postgres_commands import create, do, finish, new_run, running, start
+from support.postgres_server import free_port, missing, quiet, run_as, scratch_folder
 
 from effectlog.store import commands as c
 from effectlog.store.postgres.store import PostgresStore

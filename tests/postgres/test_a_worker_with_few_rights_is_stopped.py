@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import shop
-from helpers import psql
+from support.postgres_commands import psql
 
 from effectlog import EffectLog, StoreRefused, current_transaction, durable_task, effect
 from effectlog.store.postgres.store import PostgresStore

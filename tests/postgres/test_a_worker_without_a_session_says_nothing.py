@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from helpers import psql, until
+from support.postgres_commands import psql, until
 
 from effectlog import EffectLog, durable_task, effect
 from effectlog.cli.doctor import examine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from proxy import Proxy
+from support.proxy import Proxy
 
 from effectlog import EffectLog, durable_task
 from effectlog.store.postgres.store import PostgresStore

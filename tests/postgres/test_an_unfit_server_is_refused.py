@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
-from helpers import create, do, new_run, psql, running
-from postgres_server import Server, free_port
+from support.postgres_commands import create, do, new_run, psql, running
+from support.postgres_server import Server, free_port
 
 from effectlog.errors import ConfigurationError, EffectLogWarning, StoreRefused
 from effectlog.model import RunState

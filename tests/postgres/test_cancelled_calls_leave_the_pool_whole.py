@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import create, do, new_run, psql, running, start
+from support.postgres_commands import create, do, new_run, psql, running, start
 
 from effectlog.errors import StoreClosed, StoreError, StoreTrouble
 from effectlog.model import RunState

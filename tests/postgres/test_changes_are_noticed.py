@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from helpers import create, new_run, psql, running, start, until
+from support.postgres_commands import create, new_run, psql, running, start, until
 
 from effectlog.store import commands as c
 from effectlog.store.postgres import store as postgres

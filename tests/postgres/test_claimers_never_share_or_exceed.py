@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from helpers import create, do, new_run
+from support.postgres_commands import create, do, new_run
 
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store import commands as c

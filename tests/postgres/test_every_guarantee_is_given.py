@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import create, do, new_run
+from support.postgres_commands import create, do, new_run
 
 from effectlog.errors import StoreError, StoreRefused
 from effectlog.store import commands as c

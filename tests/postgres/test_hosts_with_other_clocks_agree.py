@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import claim, create, do, new_run, psql, running
+from support.postgres_commands import claim, create, do, new_run, psql, running
 
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store import commands as c

@@ -8,11 +8,11 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import claim, do, psql, running, start, until
+from support import APPS
+from support.postgres_commands import claim, do, psql, running, start, until
 
 from effectlog.errors import StoreError
 from effectlog.model import AttemptOutcome, RunState
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     OpenStore = Callable[..., Awaitable[PostgresStore]]
 
-PROGRAM = Path(__file__).parent / "owner_process.py"
+PROGRAM = APPS / "owner_process.py"
 OWNER = frozenset({"owner"})
 
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
-from helpers import create, do, new_run
+from support.postgres_commands import create, do, new_run
 
 from effectlog.model import AttemptOutcome, RunState
 from effectlog.store import commands as c

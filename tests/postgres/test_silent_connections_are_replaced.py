@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import create, do, finish, new_run, running, start, until
-from proxy import Proxy
+from support.postgres_commands import create, do, finish, new_run, running, start, until
+from support.proxy import Proxy
 
 from effectlog import EffectLog, durable_task
 from effectlog.store import commands as c

@@ -11,10 +11,10 @@ import asyncpg
 import psycopg
 import pytest
 import sqlalchemy
-from helpers import create, do, new_run, psql, running, start
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
+from support.postgres_commands import create, do, new_run, psql, running, start
 
 from effectlog.errors import ConfigurationError
 from effectlog.model import EffectState

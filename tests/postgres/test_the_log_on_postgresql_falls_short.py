@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import shop
-from helpers import psql
+from support.postgres_commands import psql
 
 from effectlog import Applied, EffectLog, EffectState, RunHeld, RunState, StoreError
 from effectlog.store.postgres.store import PostgresStore

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from helpers import create, do, finish, new_run, running, start
+from support.postgres_commands import create, do, finish, new_run, running, start
 
 from effectlog.errors import StoreError
 from effectlog.model import AttemptOutcome, ErrorInfo, RunState

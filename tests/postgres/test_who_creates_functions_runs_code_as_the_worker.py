@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 import shop
-from helpers import psql
+from support.postgres_commands import psql
 
 from effectlog import EffectLog, current_transaction, durable_task, effect
 from effectlog.store.postgres import caller_transaction as postgres_within

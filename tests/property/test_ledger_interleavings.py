@@ -6,7 +6,7 @@ import random
 
 import pytest
 from hypothesis import HealthCheck, settings
-from ledger_machine import MOVES, Interleavings
+from support.ledger_machine import MOVES, Interleavings
 
 TestSearch = Interleavings.TestCase
 TestSearch.settings = settings(

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_processes import Field
+from support.scheduler_processes import Field
 
 from effectlog import EffectLog
 

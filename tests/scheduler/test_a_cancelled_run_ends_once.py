@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import poison, quick, slow
-from whole_records import whole_records
+from support.whole_records import whole_records
 
 from effectlog import (
     AttemptOutcome,
@@ -26,7 +26,7 @@ from effectlog import (
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
 
 @effect(key="wait")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scheduler_app import quick
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
     from effectlog import EffectLog
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import poison, slow
-from whole_records import whole_records
+from support.whole_records import whole_records
 
 from effectlog import AttemptOutcome, EffectLog, RunFailed, RunState
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
 
 async def _supervise(field: Field, log: EffectLog, runs: int) -> int:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import TIMEOUT, timed, timed_effect, timed_thread, two
-from scheduler_processes import completed
+from support.scheduler_processes import completed
 
 from effectlog import AttemptOutcome, RunFailed, RunState, clock
 from effectlog.attempt import pauses
 from effectlog.attempt.pauses import PauseDetector
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field, Process
+    from support.scheduler_processes import Field, Process
 
     from effectlog import EffectLog
 

@@ -15,7 +15,7 @@ from effectlog.model import ErrorInfo
 from effectlog.store import commands as c
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
 
 @durable_task(name="naps through it")

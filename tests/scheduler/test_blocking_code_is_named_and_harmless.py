@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import blocking
-from whole_records import whole_records
+from support.whole_records import whole_records
 
 from effectlog import EffectLog, EffectLogWarning, durable_task, effect
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
     from effectlog import RunRecord
 

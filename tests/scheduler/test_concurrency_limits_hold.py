@@ -13,7 +13,7 @@ from scheduler_app import limited, quick
 from effectlog import EffectLog, durable_task
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
 
 class Gauge:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import once, quick, slow, stays_once, two
-from scheduler_processes import completed
+from support.scheduler_processes import completed
 
 from effectlog import AttemptOutcome, EffectLog, RunState
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field, Process
+    from support.scheduler_processes import Field, Process
 
 
 @pytest.mark.timed

@@ -13,7 +13,7 @@ from scheduler_app import bare, limited, note, quick
 from effectlog import ConfigurationError, EffectLog, Retry, RunState, durable_task
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
 LATEST = 0.25
 """Seconds after its due time at which the body of a run has begun on an idle worker, on a disk that others use as well.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import note
-from whole_records import whole_records
+from support.whole_records import whole_records
 
 from effectlog import EffectLog, EffectState, Retry, durable_task, effect, operation_id
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
     from effectlog import Run
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import quick, two
-from scheduler_processes import completed
+from support.scheduler_processes import completed
 
 from effectlog import ConfigurationError, EffectLog, NotApplied, RunHeld, RunState, durable_task, effect
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
 
 @effect(key="held", in_doubt="hold")

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from scheduler_app import slow
-from whole_records import whole_records
+from support.whole_records import whole_records
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
     from effectlog import EffectLog
 

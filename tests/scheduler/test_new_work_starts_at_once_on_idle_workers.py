@@ -11,7 +11,7 @@ import pytest
 from scheduler_app import limited
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field, Process
+    from support.scheduler_processes import Field, Process
 
     from effectlog import EffectLog
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import quick, slow, two
-from scheduler_processes import completed
+from support.scheduler_processes import completed
 
 from effectlog import EffectLog, IdempotencyConflict, RunState, durable_task
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
 
 async def test_fifty_callers_in_one_process_get_one_run(field: Field, log: EffectLog) -> None:

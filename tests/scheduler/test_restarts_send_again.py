@@ -9,7 +9,7 @@ import pytest
 from scheduler_app import delivers
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
     from effectlog import EffectLog
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from scheduler_app import blocking, slow, threaded, two
-from scheduler_processes import completed
-from whole_records import whole_records, whole_records_sync
+from support.scheduler_processes import completed
+from support.whole_records import whole_records, whole_records_sync
 
 from effectlog import (
     AttemptOutcome,
@@ -27,7 +27,7 @@ from effectlog import (
 )
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
 
 SOON = 10.0

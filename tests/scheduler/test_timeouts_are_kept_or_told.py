@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from whole_records import whole_records
+from support.whole_records import whole_records
 
 from effectlog import (
     AttemptOutcome,
@@ -20,7 +20,7 @@ from effectlog import (
 )
 
 if TYPE_CHECKING:
-    from scheduler_processes import Field
+    from support.scheduler_processes import Field
 
     from effectlog import RunRecord
 

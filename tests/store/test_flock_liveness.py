@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from child_processes import LIVENESS, children
+from support.child_processes import LIVENESS, children
 
 from effectlog.errors import StoreError
 from effectlog.store.sqlite.liveness import FlockLiveness, NoLiveness, liveness_beside

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from child_processes import STORE, children
+from support.child_processes import STORE, children
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from child_processes import STORE, children
+from support.child_processes import STORE, children
 
 from effectlog.store.protocol import RunFilter
 from effectlog.store.sqlite.store import SqliteStore

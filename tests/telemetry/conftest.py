@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from telemetry_seen import Seen
+from support.telemetry_seen import Seen
 
 from effectlog import telemetry
 

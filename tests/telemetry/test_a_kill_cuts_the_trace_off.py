@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import killed_worker
-from telemetry_seen import Seen, attributes, events
+from support import APPS
+from support.telemetry_seen import Seen, attributes, events
 
 from effectlog import EffectLog
 
 if TYPE_CHECKING:
     import pytest
 
-HERE = Path(__file__).parent
-EXAMPLE = HERE.parents[1] / "examples" / "tracing"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tracing"
 
 
 async def killed(store: str) -> list[dict[str, Any]]:
     """Run the worker until it is dead; the spans it got out."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        str(HERE / "killed_worker.py"),
+        str(APPS / "killed_worker.py"),
         store,
         env=os.environ | {"DIES": "1"},
         stdout=subprocess.PIPE,

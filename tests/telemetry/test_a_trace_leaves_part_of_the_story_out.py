@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from telemetry_seen import Seen, attributes, events
+from support.telemetry_seen import Seen, attributes, events
 
 from effectlog import (
     Applied,

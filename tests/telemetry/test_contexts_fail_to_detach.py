@@ -15,7 +15,7 @@ from effectlog import EffectLog, Retry, durable_task, effect
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from telemetry_seen import Seen
+    from support.telemetry_seen import Seen
 
 here: dict[str, Any] = {}
 AWAITS = 12

@@ -15,7 +15,7 @@ from effectlog.store import commands as c
 
 if TYPE_CHECKING:
     import pytest
-    from telemetry_seen import Seen
+    from support.telemetry_seen import Seen
 
 here: dict[str, Any] = {}
 

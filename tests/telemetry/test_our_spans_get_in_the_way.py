@@ -10,7 +10,7 @@ from effectlog.store.sqlite import store as sqlite
 
 if TYPE_CHECKING:
     import pytest
-    from telemetry_seen import Seen
+    from support.telemetry_seen import Seen
 
 
 @effect(key="out")

@@ -13,7 +13,7 @@ from opentelemetry import baggage, context
 from effectlog import Applied, EffectLog, Retry, RunFailed, RunHeld, durable_task, effect, telemetry
 
 if TYPE_CHECKING:
-    from telemetry_seen import Seen
+    from support.telemetry_seen import Seen
 
 here: dict[str, Any] = {}
 

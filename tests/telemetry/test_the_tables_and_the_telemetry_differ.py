@@ -24,7 +24,7 @@ from effectlog import (
 from effectlog.store import commands as c
 
 if TYPE_CHECKING:
-    from telemetry_seen import Seen
+    from support.telemetry_seen import Seen
 
 here: dict[str, Any] = {}
 

@@ -12,7 +12,7 @@ from opentelemetry import trace
 from effectlog import EffectLog, current_attempt, durable_task, effect
 
 if TYPE_CHECKING:
-    from telemetry_seen import Seen
+    from support.telemetry_seen import Seen
 
 here: dict[str, Any] = {}
 

@@ -6,9 +6,9 @@ import signal
 
 import killed_process
 import pytest
-from forked import outcome
-from orders import orders, ship
-from whole_records import whole_records
+from support.forked import outcome
+from support.orders import orders, ship
+from support.whole_records import whole_records
 
 from effectlog import EffectLog, EffectState
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from orders import order, orders, set_hook
-from postgres_server import Server
-from whole_records import whole_records
+from support.orders import order, orders, set_hook
+from support.postgres_server import Server
+from support.whole_records import whole_records
 
 from effectlog import EffectLog, EffectState, Retry, current_transaction, durable_task, effect
 

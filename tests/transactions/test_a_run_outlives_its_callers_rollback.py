@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiosqlite
 import pytest
-from callers import AWAITED, BLOCKING, RolledBackError, from_asyncpg, from_sqlite3
-from orders import is_postgres, orders, ship
+from support.callers import AWAITED, BLOCKING, RolledBackError, from_asyncpg, from_sqlite3
+from support.orders import is_postgres, orders, ship
 
 from effectlog import ConfigurationError, EffectLog, IdempotencyConflict, StoreError, durable_task
 from effectlog.store import commands as c

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from orders import aorder, is_postgres, order, orders, set_hook, ship, task_for, write
-from whole_records import whole_records
+from support.orders import aorder, is_postgres, order, orders, set_hook, ship, task_for, write
+from support.whole_records import whole_records
 
 from effectlog import (
     ConfigurationError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from whole_records import whole_records
+from support.whole_records import whole_records
 
 from effectlog import ConfigurationError, EffectLog, RunFailed, durable_task, effect
 from effectlog.keys import check_name

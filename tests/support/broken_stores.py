@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dict_store import Database, DictStore
 from msgspec.structs import replace
 
 from effectlog.model import EffectState, Policy, RunState
 from effectlog.store import commands as c
+from support.dict_store import Database, DictStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

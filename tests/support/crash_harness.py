@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TextIO
 
-HERE = Path(__file__).parent
+from support import APPS
 
 
 class Zygote:
@@ -25,7 +25,7 @@ class Zygote:
         self._folder = tempfile.TemporaryDirectory(prefix="effectlog-crash-")
         self._numbers = itertools.count()
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "crash_zygote.py")],
+            [sys.executable, str(APPS / "crash_zygote.py")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from effectlog import Retry, durable_task, effect
+from effectlog import EffectLog, Retry, StoreError, durable_task, effect
 from effectlog.codec import JsonCodec
 from effectlog.keys import operation_id
 from effectlog.model import AttemptOutcome, Policy, RunState
@@ -18,6 +19,8 @@ from effectlog.store.sqlite.store import SqliteStore
 if TYPE_CHECKING:
     from pathlib import Path
 
+FAR = 4000
+"""A year; what is due then is as good as never due, and its record says so."""
 requested: list[tuple[str, str]] = []
 
 
@@ -115,3 +118,23 @@ async def damaged_store(path: Path) -> dict[str, Damage]:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
         return {damage.run_id: damage for damage in planned if damage.apply(connection)}
+
+
+async def explained(log: EffectLog, run_id: str) -> str | None:
+    """What people are told about a damaged run; None while nobody could know that it is one."""
+    try:
+        record = await (await log.get_run(run_id)).record()
+    except StoreError as error:
+        return f"named: {error}" if run_id in str(error) else None
+    waits = record.task != "fuzz.damaged" or record.due_at.year > FAR
+    ended = record.finished_at is not None and (record.state != "failed" or record.error is not None)
+    return f"{record.state}: {record.error}" if ended or record.error or waits else None
+
+
+async def all_explained(log: EffectLog, run_ids: list[str]) -> dict[str, str | None]:
+    found: dict[str, str | None] = dict.fromkeys(run_ids)
+    while missing := [run_id for run_id, what in found.items() if what is None]:
+        for run_id in missing:
+            found[run_id] = await explained(log, run_id)
+        await asyncio.sleep(0.05)
+    return found

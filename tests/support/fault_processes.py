@@ -9,20 +9,21 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fault_app
 
 from effectlog import AttemptOutcome, RunState
+from support import APPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from effectlog import EffectLog, RunRecord
     from effectlog.testing import CountingDestination
 
-APP = Path(__file__).with_name("fault_app.py")
+APP = APPS / "fault_app.py"
 
 
 class Extra(NamedTuple):

@@ -7,8 +7,8 @@ import os
 import signal
 from typing import Any
 
-from callers import AWAITED
-from orders import is_postgres, set_hook, ship, task_for
+from support.callers import AWAITED
+from support.orders import is_postgres, set_hook, ship, task_for
 
 from effectlog import EffectLog
 from effectlog.store.postgres.effect_transaction import OpenTransaction as PostgresTransaction

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from support import APPS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-PROGRAM = Path(__file__).parent / "stopping_process.py"
+PROGRAM = APPS / "stopping_process.py"
 
 
 class Stopping:

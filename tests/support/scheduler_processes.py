@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import scheduler_app
-from forked import prepared
 
 from effectlog import EffectState
+from support.forked import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import matrix_child
 import matrix_tasks
-from forked import prepared
 from matrix_tasks import LAG, TASKS, Cell
 
 from effectlog import EffectLog, Run, RunFailed, RunHeld
 from effectlog.testing.destinations import CountingDestination
+from support.forked import prepared
 
 Destinations = dict[Cell, CountingDestination]
 
