@@ -23,7 +23,7 @@ async def charge(n: int) -> int:
     return n
 
 
-@durable_task(name="charges")
+@durable_task(name="session.charges")
 async def charges(n: int) -> int:
     return await charge(n)
 
