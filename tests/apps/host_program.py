@@ -34,7 +34,7 @@ def cut_off() -> str:
         try:
             tick(number)
         except BaseException as error:
-            tell("lost", type(error).__name__)
+            tell("lost", f"{type(error).__name__}: {error}")
             raise
         if NAME == "b" and len(requests) >= 3:
             break

@@ -181,6 +181,12 @@ async def test_a_partitioned_owner_stops_before_the_other_begins(network: Networ
     ended = await _ended(store)
     network.plug("a", "up")
     await a.wait_for("lost", 30.0)
+    (why,) = [about for what, _, about in a.told if what == "lost"]
+    # Whichever notices first, the request to the store or the lease: it is the network that failed.
+    assert why.startswith(("LeaseLost: ", "StoreError: "))
+    assert "because the store did not renew it" in why or "has not answered" in why
+    assert "was stopped" not in why
+    assert "interpreter lock" not in why
     last = max(at for what, at, _ in a.told if what == "request")
     assert last < min(began, cut + LEASE), "both executed the run at one time"
     after = await store.get("cut-off")
