@@ -262,7 +262,7 @@ class EffectLog(RunOperations):
         """A worker for runs of ``tasks`` (by default of all declared ones), ``concurrency`` at a time.
 
         Use it with ``async with`` (leaving drains, leaving by an exception releases) or ``serve()``. With
-        ``retention`` (a timedelta, or seconds) it also purges every run that ended so long ago.
+        ``retention`` (a timedelta, or seconds) it also purges every run that ended longer ago.
         """
         whole(concurrency, "worker(concurrency", least=1)
         kept = None if retention is None else seconds(retention, "worker(retention", positive=True)

@@ -233,7 +233,7 @@ class Attempt:
 
     @property
     def released(self) -> bool:
-        """The worker gives it back."""
+        """The worker releases it."""
         return self.stop_reason is StopReason.RELEASED
 
     # --- time ----------------------------------------------------------------------------------

@@ -154,9 +154,12 @@ class Invoke(Struct, gc=False):
 
     def block(self) -> Any:
         token = place.set(self.request)
+        around = self.attempt.runtime.around_request
         began = time.monotonic()
         try:
-            with self.attempt.runtime.around_request(self.request):
+            if around is None:
+                return self.function(*self.args, **self.kwargs)
+            with around(self.request):
                 return self.function(*self.args, **self.kwargs)
         finally:
             place.reset(token)
@@ -164,13 +167,20 @@ class Invoke(Struct, gc=False):
 
     async def wait(self) -> Any:
         token = place.set(self.request)
+        around = self.attempt.runtime.around_request
         try:
-            with self.attempt.runtime.around_request(self.request):
-                if self.timeout is None:
-                    return await self.function(*self.args, **self.kwargs)
-                return await self._wait_in_time(self.timeout)
+            if around is None:
+                return await self._called()
+            with around(self.request):
+                return await self._called()
         finally:
             place.reset(token)
+
+    def _called(self) -> Any:
+        """The coroutine of the function, ended when the timeout is over."""
+        if self.timeout is None:
+            return self.function(*self.args, **self.kwargs)
+        return self._wait_in_time(self.timeout)
 
     def _report_overrun(self, took: float) -> None:
         if self.timeout is None or took <= self.timeout or self._was_paused(took - self.timeout):

@@ -34,7 +34,7 @@ def answer(effect: EffectRow | None, call: EffectCall, seals: Seals = _UNKEYED) 
     """Read the journal for one call.
 
     Raises EffectConflict if the key was used by another effect function or with other arguments,
-    OtherSecretError if that can't be told.
+    OtherSecretError if that can't be decided.
     """
     if effect is None:
         return Answer.SEND

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,18 +11,13 @@ from effectlog.validation import fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from effectlog.codec import Codec
     from effectlog.context import Request
     from effectlog.engine.engine import Engine
     from effectlog.keys import Seals
     from effectlog.store.protocol import Store
-
-_NOTHING = contextlib.nullcontext()
-
-
-def _nothing(_: Request) -> contextlib.AbstractContextManager[object]:
-    return _NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +31,8 @@ class Runtime:
     max_value_bytes: int
     lease: float
     heartbeat: float
-    around_request: Callable[[Request], contextlib.AbstractContextManager[object]] = _nothing
-    """Entered around each call of an effect's function. A seam for tests: in production it does nothing."""
+    around_request: Callable[[Request], AbstractContextManager[object]] | None = None
+    """Entered around each call of an effect's function. A seam for tests: None in production."""
     longest_settle: float = math.inf
     """No settle time counts for longer: tests that simulate the destination need not wait for it."""
 

@@ -47,7 +47,7 @@ class Within:
     async def enqueue(self, task: Task[P, R, Any], /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """As ``EffectLog.enqueue``; durable when the caller's transaction has committed.
 
-        Raises ConfigurationError where the connection is none of the store's database, or in no transaction.
+        Raises ConfigurationError where the connection is to another database, or in no transaction.
         After a StoreError or a control signal the transaction must be rolled back.
         """
         return await self._enqueuer.enqueue(task, args, kwargs, into=self)

@@ -56,9 +56,9 @@ class AttemptExecutor:
         attempt.interrupt = self._interrupt_soon
 
     async def run(self) -> c.Outcome | None:
-        """Execute to the recorded end; gives how the run moved on, None if ownership was lost.
+        """Execute to the recorded end. Returns how the run moved on, None if ownership was lost.
 
-        The caller's cancellation gives the run back; the body is then interrupted and waited for.
+        The caller's cancellation releases the run; the body is then interrupted and waited for.
         """
         here.running_attempts += 1
         # This task's own context: the body, its threads and the log lines about it inherit what is set there.
@@ -164,7 +164,7 @@ class AttemptExecutor:
                 try:
                     await self._over
                 except asyncio.CancelledError:
-                    # Our caller goes away: give the run back, but not before the body has stopped.
+                    # Our caller goes away: release the run, but not before the body has stopped.
                     self.attempt.end(StopReason.RELEASED)
                     if self.threaded:
                         raise

@@ -1,7 +1,7 @@
 """SIGTERM and SIGINT while a worker serves: the loop gets each, and the second starts the last countdown.
 
 Handlers are set by ``signal.signal``, because not every loop has ``add_signal_handler``: Windows' has none. A
-blocked event loop gets no signal, and the system gives it to whichever thread it likes. So a thread of its
+blocked event loop gets no signal, and the system hands it to whichever thread it likes. So a thread of its
 own reads what Python's signal handler writes, counts, and wakes the loop. The invariant: after a second
 signal the process ends within ``LEAVE_WITHIN`` seconds, unless it was left in order. A SIGTERM that would end
 it by the signal while the log still closes is taken until the log is closed.
@@ -35,7 +35,7 @@ if sys.platform == "win32":
 
 
 class Signals:
-    """Takes SIGTERM and SIGINT, within ``with``, on the running loop; ``await next()`` gives them one by one.
+    """Takes SIGTERM and SIGINT, within ``with``, on the running loop; ``await next()`` returns them one by one.
 
     ``give_back`` is called, on a thread of its own, before the process is ended. Where a SIGTERM ended
     ``with`` and nobody else has a handler for it, those that follow are taken until ``let_go(engine)``.
@@ -156,9 +156,9 @@ class Signals:
         # Code that will not end would keep the interpreter, so the process ends without waiting for it.
         if self._end_at is not None and not self._left:
             time.sleep(max(0.0, self._end_at - time.monotonic()))
-            telling = threading.Thread(target=self._give_back, daemon=True)
-            telling.start()
-            telling.join(_GIVE_BACK_WITHIN)
+            last = threading.Thread(target=self._give_back, daemon=True)
+            last.start()
+            last.join(_GIVE_BACK_WITHIN)
             os._exit(128 + signal.SIGTERM)
 
     def _wake(self, received: bytes) -> None:

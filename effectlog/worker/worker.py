@@ -196,15 +196,15 @@ class Worker:
         Raises StoreError where the store is not the one that was opened: no signal is needed then.
         """
         assert self._claim_loop is not None  # noqa: S101 - it was just entered
-        told, gone = asyncio.ensure_future(signals.next()), self._claim_loop.store_gone
-        either: tuple[asyncio.Future[Any], ...] = (told, gone)
+        signal, gone = asyncio.ensure_future(signals.next()), self._claim_loop.store_gone
+        either: tuple[asyncio.Future[Any], ...] = (signal, gone)
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
                 raise gone.result()
-            return told.result()
+            return signal.result()
         finally:
-            told.cancel()
+            signal.cancel()
 
     async def _drain_or_release(self, signals: Signals) -> None:
         draining = asyncio.ensure_future(self.drain())
