@@ -1,14 +1,5 @@
-"""A log on a file of its own for each test, and one way to execute a run to its end."""
+"""Each test has a log on a file of its own."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
+from support.own_log import log
 
-import pytest
-
-from effectlog import EffectLog
-
-
-@pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[EffectLog]:
-    async with EffectLog(str(tmp_path / "runs.db"), check_store=False) as opened:
-        yield opened
+__all__ = ["log"]

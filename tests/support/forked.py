@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Modules of tests whose folder is not among those that are run can't be imported there, and are passed over.
 _PRELOADED = ["pytest", "effectlog.store.probe", "effectlog.store.postgres"]
-_PRELOADED += ["scheduler_app", "matrix_child", "killed_process"]
+_PRELOADED += ["worker_app", "matrix_child", "killed_process"]
 
 
 @cache

@@ -9,8 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import poison, quick, slow
 from support.whole_records import whole_records
+from worker_app import poison, quick, slow
 
 from effectlog import (
     AttemptOutcome,
@@ -26,7 +26,7 @@ from effectlog import (
 from effectlog.store.protocol import RunFilter
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
 
 @effect(key="wait")

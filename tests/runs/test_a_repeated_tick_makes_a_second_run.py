@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import pytest
-from scheduler_app import quick
+from worker_app import quick
 
 if TYPE_CHECKING:
     from effectlog import EffectLog, Run

@@ -10,15 +10,15 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import TIMEOUT, timed, timed_effect, timed_thread, two
-from support.scheduler_processes import completed
+from support.worker_processes import completed
+from worker_app import TIMEOUT, timed, timed_effect, timed_thread, two
 
 from effectlog import AttemptOutcome, RunFailed, RunState, clock
 from effectlog.attempt import pauses
 from effectlog.attempt.pauses import PauseDetector
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field, Process
+    from support.worker_processes import Field, Process
 
     from effectlog import EffectLog
 

@@ -10,13 +10,13 @@ import warnings
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import blocking
 from support.whole_records import whole_records
+from worker_app import blocking
 
 from effectlog import EffectLog, EffectLogWarning, durable_task, effect
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
     from effectlog import RunRecord
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import scheduler_app
+import worker_app
 
 from effectlog import EffectState
 from support.forked import prepared
@@ -36,7 +36,7 @@ class Process:
     def __init__(self, command: str, db: Path, requests: Path, options: dict[str, Any]) -> None:
         self.pipe, theirs = prepared().Pipe()
         self._process = prepared().Process(
-            target=scheduler_app.main, args=(command, str(db), str(requests), options, theirs), daemon=True
+            target=worker_app.main, args=(command, str(db), str(requests), options, theirs), daemon=True
         )
         self._process.start()
         theirs.close()

@@ -22,7 +22,7 @@ from effectlog import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
 QUICK = {"delay": 0.0, "jitter": 0.0}
 

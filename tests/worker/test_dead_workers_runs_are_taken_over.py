@@ -10,13 +10,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import once, quick, slow, stays_once, two
-from support.scheduler_processes import completed
+from support.worker_processes import completed
+from worker_app import once, quick, slow, stays_once, two
 
 from effectlog import AttemptOutcome, EffectLog, RunState
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field, Process
+    from support.worker_processes import Field, Process
 
 
 @pytest.mark.timed

@@ -20,7 +20,7 @@ from effectlog import (
 from effectlog.store import commands as c
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
 
 @durable_task(name="invoice", on="scheduler.order.placed")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from scheduler_app import quick
+from worker_app import quick
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
     from effectlog import EffectLog
 

@@ -7,13 +7,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import poison, slow
 from support.whole_records import whole_records
+from worker_app import poison, slow
 
 from effectlog import AttemptOutcome, EffectLog, RunFailed, RunState
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
 
 async def _supervise(field: Field, log: EffectLog, runs: int) -> int:

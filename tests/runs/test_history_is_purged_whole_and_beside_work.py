@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import quick, two
-from support.scheduler_processes import completed
+from support.worker_processes import completed
+from worker_app import quick, two
 
 from effectlog import ConfigurationError, EffectLog, NotApplied, RunHeld, RunState, durable_task, effect
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
 
 @effect(key="held", in_doubt="hold")

@@ -20,7 +20,7 @@ from effectlog import (
 )
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
     from effectlog import RunRecord
 

@@ -8,13 +8,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import quick, slow, two
-from support.scheduler_processes import completed
+from support.worker_processes import completed
+from worker_app import quick, slow, two
 
 from effectlog import EffectLog, IdempotencyConflict, RunState, durable_task
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
 
 async def test_fifty_callers_in_one_process_get_one_run(field: Field, log: EffectLog) -> None:

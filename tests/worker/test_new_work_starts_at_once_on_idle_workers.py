@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import limited
+from worker_app import limited
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field, Process
+    from support.worker_processes import Field, Process
 
     from effectlog import EffectLog
 

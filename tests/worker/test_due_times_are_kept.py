@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import bare, limited, note, quick
+from worker_app import bare, limited, note, quick
 
 from effectlog import ConfigurationError, EffectLog, Retry, RunState, durable_task
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
 LATEST = 0.25
 """Seconds after its due time at which the body of a run has begun on an idle worker, on a disk that others use as well.

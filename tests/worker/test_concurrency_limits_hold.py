@@ -8,12 +8,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import limited, quick
+from worker_app import limited, quick
 
 from effectlog import EffectLog, durable_task
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
 
 class Gauge:

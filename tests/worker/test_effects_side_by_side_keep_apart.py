@@ -7,13 +7,13 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import note
 from support.whole_records import whole_records
+from worker_app import note
 
 from effectlog import EffectLog, EffectState, Retry, durable_task, effect, operation_id
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
     from effectlog import Run
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.scheduler_processes import Field
 
 from effectlog import EffectLog
+from support.worker_processes import Field
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -6,10 +6,10 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import delivers
+from worker_app import delivers
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
     from effectlog import EffectLog
 

@@ -8,11 +8,11 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from scheduler_app import slow
 from support.whole_records import whole_records
+from worker_app import slow
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
     from effectlog import EffectLog
 

@@ -8,14 +8,14 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import quick
+from worker_app import quick
 
 from effectlog import AttemptOutcome, EffectLog, RunState, durable_task
 from effectlog.model import ErrorInfo
 from effectlog.store import commands as c
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
 
 @durable_task(name="naps through it")

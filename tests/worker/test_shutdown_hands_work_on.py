@@ -12,9 +12,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from scheduler_app import blocking, slow, threaded, two
-from support.scheduler_processes import completed
 from support.whole_records import whole_records, whole_records_sync
+from support.worker_processes import completed
+from worker_app import blocking, slow, threaded, two
 
 from effectlog import (
     AttemptOutcome,
@@ -27,7 +27,7 @@ from effectlog import (
 )
 
 if TYPE_CHECKING:
-    from support.scheduler_processes import Field
+    from support.worker_processes import Field
 
 
 SOON = 10.0
