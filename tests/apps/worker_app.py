@@ -1,4 +1,4 @@
-"""The tasks of the scheduler's tests, and what their processes do.
+"""The tasks of the workers' tests, and what their processes do.
 
 What an effect really does is one line in the file named by ``REQUESTS``: time (monotonic, one clock
 for the machine), process, what.

@@ -1,4 +1,4 @@
-"""Starting, stopping and reading the processes of the scheduler's tests."""
+"""Starting, stopping and reading the processes of the workers' tests."""
 
 from __future__ import annotations
 
