@@ -1,4 +1,4 @@
-"""Which runs a claim takes, which ended runs a purge removes, and reading runs whole.
+"""Which runs a claim takes, and which ended runs a purge removes.
 
 Claimers pass over rows that others have locked (``SKIP LOCKED``), so they never wait for each other,
 except for a task with a concurrency limit: its claimers take turns, each for one transaction.
@@ -9,16 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from effectlog.store import commands as c
-from effectlog.store.assemble import claimed_runs, summaries, whole_runs
+from effectlog.store.assemble import claimed_runs
 from effectlog.store.postgres.errors import is_unstorable
 from effectlog.store.rules import claims
 from effectlog.store.rules import runs as run_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from effectlog.store.postgres.batch import Batch
-    from effectlog.store.rows import StoredRun, StoredSummary
+    from effectlog.store.rows import StoredRun
 
 
 async def claim(batch: Batch, command: c.Claim, *, apart: bool) -> c.Outcome:
@@ -106,23 +104,3 @@ async def purge(batch: Batch, command: c.Purge) -> c.Outcome:
         await batch.write("purge_keys", *zip(*sorted(removed.keys), strict=True))
     await batch.load_keys(removed.keys_to_load)
     return c.Purged(len(removed.runs))
-
-
-async def load_whole(fetch: Callable[..., Awaitable[list[Any]]], run_ids: Sequence[str]) -> list[StoredRun]:
-    """Read runs whole, in the order of the ids; unknown ids are left out."""
-    if not run_ids:
-        return []
-    wanted = list(run_ids)
-    parts = ("load_runs", "load_payloads", "load_attempts", "load_journal")
-    return whole_runs(run_ids, *[map(tuple, await fetch(part, wanted)) for part in parts])
-
-
-async def load_summaries(
-    fetch: Callable[..., Awaitable[list[Any]]], run_ids: Sequence[str]
-) -> list[StoredSummary]:
-    """Read runs for a list, in the order of the ids; unknown ids are left out."""
-    if not run_ids:
-        return []
-    wanted = list(run_ids)
-    rows, unsettled = await fetch("load_summaries", wanted), await fetch("list_unsettled", wanted)
-    return summaries(run_ids, map(tuple, rows), map(tuple, unsettled))

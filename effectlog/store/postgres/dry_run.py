@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from effectlog.store.dry_run import DryRunStore
 from effectlog.store.postgres.apply import SetAside, apply_batch
 from effectlog.store.postgres.batch import Batch
-from effectlog.store.postgres.claims import load_whole
+from effectlog.store.postgres.reads import load_whole
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The PostgreSQL store: many processes on many machines, one server's clock.
 
-Wires connections, commits, session and liveness together, and reads. What ``apply`` reported is on the
+Wires connections, commits, session and liveness together; what it reads stands in ``reads``. What ``apply`` reported is on the
 server's disk (and on its synchronous standby, where it has one). Rules stand in ``effectlog.store.rules``.
 """
 
@@ -13,13 +13,9 @@ import secrets
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from effectlog.errors import StoreClosed
-from effectlog.model import RunState
-from effectlog.store import columns
 from effectlog.store.caller_transactions import refuse_awaited, without_waiting
 from effectlog.store.postgres import caller_transaction
 from effectlog.store.postgres import schema as postgres_schema
-from effectlog.store.postgres.batch import LEASE_CLOCK
-from effectlog.store.postgres.claims import load_summaries, load_whole
 from effectlog.store.postgres.commits import Transactions, TransactionState
 from effectlog.store.postgres.confirm import Confirmation
 from effectlog.store.postgres.connections import (
@@ -35,12 +31,11 @@ from effectlog.store.postgres.contention import Applier
 from effectlog.store.postgres.dry_run import dry_run
 from effectlog.store.postgres.effect_transaction import EffectTransactions, OpenTransaction
 from effectlog.store.postgres.errors import refused, translated
-from effectlog.store.postgres.health import facts
 from effectlog.store.postgres.liveness import PostgresLiveness
+from effectlog.store.postgres.reads import PostgresReads
 from effectlog.store.postgres.rights import check_rights
 from effectlog.store.postgres.server_clock import ServerClock
 from effectlog.store.postgres.session import Session
-from effectlog.store.protocol import Due, RunFilter, WorkerRow
 from effectlog.store.url import checked_schema, parse_url
 
 if TYPE_CHECKING:
@@ -50,17 +45,15 @@ if TYPE_CHECKING:
     from effectlog.clock import Clock
     from effectlog.store import commands as c
     from effectlog.store.dry_run import DryRunTarget
-    from effectlog.store.rows import RunRow, StoredRun, StoredSummary
 
 T = TypeVar("T")
 
 POLL_INTERVAL = 0.5
 """Seconds after which ``changed`` returns though nobody announced anything."""
-_LONG_READ = 60.0
 _LONG_AGO = 30 * 86400.0
 
 
-class PostgresStore:
+class PostgresStore(PostgresReads):
     """A store in one schema of a PostgreSQL database, 14 or newer.
 
     Args:
@@ -257,10 +250,6 @@ class PostgresStore:
 
         await self._call(self._commits.run(self._users, work))
 
-    async def mark(self) -> str | None:
-        rows = await self._rows("load_mark")
-        return str(rows[0][0]) if rows and rows[0][0] is not None else None
-
     async def set_mark(self, mark: str) -> None:
         await self._write_one("save_mark", mark)
 
@@ -320,77 +309,3 @@ class PostgresStore:
         return await self._call(
             self._commits.read(self._users, work, one_statement=one_statement, limit=limit)
         )
-
-    async def _rows(self, statement: str, *args: Any) -> list[Any]:
-        return await self._read(
-            lambda connection: connection.fetch(self._sql[statement], *args), one_statement=True
-        )
-
-    def _fetching(self, connection: Connection) -> Callable[..., Awaitable[list[Any]]]:
-        async def fetch(statement: str, *args: Any) -> list[Any]:
-            return await connection.fetch(self._sql[statement], *args)
-
-        return fetch
-
-    async def get(self, run_id: str) -> StoredRun | None:
-        found = await self._read(lambda connection: load_whole(self._fetching(connection), [run_id]))
-        return found[0] if found else None
-
-    async def summary(self, run_id: str, *, result: bool = False) -> StoredSummary | None:
-        async def use(connection: Connection) -> list[StoredSummary]:
-            fetch = self._fetching(connection)
-            found = await load_summaries(fetch, [run_id])
-            if found and result:
-                ((found[0].result,),) = await fetch("load_result", run_id)
-            return found
-
-        found = await self._read(use)
-        return found[0] if found else None
-
-    async def find(self, query: RunFilter) -> list[StoredSummary]:
-        statement, filters = "find_runs", list[str]()
-        if query.task is not None:
-            statement, filters = f"{statement}_of_task", [query.task]
-        if query.state is not None:
-            statement, filters = f"{statement}_in_state", [*filters, query.state.value]
-
-        async def use(connection: Connection) -> list[StoredSummary]:
-            fetch = self._fetching(connection)
-            rows = await fetch(statement, query.before, query.limit, *filters)
-            return await load_summaries(fetch, [row[0] for row in rows])
-
-        return await self._read(use)
-
-    async def states(self, run_ids: Sequence[str]) -> dict[str, RunState]:
-        return {row[0]: RunState(row[1]) for row in await self._rows("read_states", list(run_ids))}
-
-    async def due(self, tasks: Sequence[str]) -> Due:
-        ((due, next_in),) = await self._rows("next_due", list(tasks))
-        return Due(bool(due), next_in)
-
-    async def owners(self) -> dict[str, str]:
-        return {row[0]: row[1] for row in await self._rows("load_owners")}
-
-    async def lapsed(self, dead_owners: frozenset[str]) -> list[RunRow]:
-        rows = await self._rows("lapsed", LEASE_CLOCK, sorted(dead_owners))
-        return list(columns.readable(columns.run_from, map(tuple, rows)))
-
-    async def next_lapse(self) -> float | None:
-        ((seconds,),) = await self._rows("next_lapse", LEASE_CLOCK)
-        return None if seconds is None else float(seconds)
-
-    async def subscriptions(self, event: str) -> list[c.Subscription]:
-        return [columns.subscription_from(row) for row in await self._rows("load_subscriptions", event)]
-
-    async def workers(self) -> list[WorkerRow]:
-        rows = await self._rows("load_workers")
-        return [
-            WorkerRow(row[0], row[1], row[2], row[3], row[4], row[5], row[6], tuple(row[7])) for row in rows
-        ]
-
-    async def health(self) -> dict[str, object]:
-        async def use(connection: Connection) -> dict[str, object]:
-            return await facts(connection, self._sql)
-
-        about: dict[str, object] = {"store": self.name, "schema": self._schema, "pooler": self._pooled}
-        return about | await self._read(use, limit=_LONG_READ)

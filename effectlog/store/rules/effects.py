@@ -31,6 +31,16 @@ _GIVEN_AWAY = frozenset({AttemptOutcome.RELEASED, AttemptOutcome.CANCELLED, Atte
 
 
 def start(working_set: WorkingSet, command: c.StartEffect) -> c.Outcome:
+    """Begin a request of an effect: the record that there may be one comes before the request itself.
+
+    Refused, so that nothing is sent:
+
+    - ``NOT_OWNER``: the fence no longer holds; another attempt may be sending the same.
+    - ``CANCELLING``: the run is to be cancelled, so it begins nothing new.
+    - ``CHANGED``: the caller decided by an older row than this one, or the effect is completed or failed for good.
+
+    A refusal brings the newest row along, so that the caller need not read it.
+    """
     run = working_set.runs.get(command.fence.run_id)
     effect = working_set.effects.get((command.fence.run_id, command.key))
     if run is None or not working_set.owns(command.fence):
@@ -48,6 +58,7 @@ def _shown(effect: EffectRow | None) -> EffectRow | None:
 
 
 def _begin_request(working_set: WorkingSet, effect: EffectRow | None, command: c.StartEffect) -> EffectRow:
+    """Count the request as open and as executed by this attempt."""
     if effect is None:
         effect = EffectRow(
             run_id=command.fence.run_id,
@@ -77,6 +88,11 @@ def _begin_request(working_set: WorkingSet, effect: EffectRow | None, command: c
 
 
 def finish(working_set: WorkingSet, command: c.FinishEffect) -> c.Outcome:
+    """Record the outcome of a request, whoever owns the run by now; see ``note_outcome``.
+
+    It has happened, so it isn't refused for a lost fence: it settles the effect or is kept as evidence. Refused as
+    ``NOT_FOUND`` where the run or the effect is gone.
+    """
     run = working_set.runs.get(command.fence.run_id)
     effect = working_set.effects.get((command.fence.run_id, command.key))
     if run is None or effect is None:
@@ -86,7 +102,12 @@ def finish(working_set: WorkingSet, command: c.FinishEffect) -> c.Outcome:
 
 
 def note_outcome(working_set: WorkingSet, run: RunRow, effect: EffectRow, command: c.FinishEffect) -> bool:
-    """Bring the outcome of one request into the effect's row; True if it could only be kept as evidence."""
+    """Bring the outcome of one request into the effect's row; True if it could only be kept as evidence.
+
+    In time it settles the effect: completed, failed for good, or failed where no other request is open. Too late, a
+    value still settles an effect that nobody else is executing, and a held run goes on once nothing of it is in doubt.
+    The same outcome told again changes nothing, because the answer to the first may have been lost.
+    """
     if _told_before(effect, command):
         return False
     attempt = command.fence.attempt
@@ -153,6 +174,7 @@ def _record(
 def _complete(
     working_set: WorkingSet, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
 ) -> bool:
+    """Complete the effect with the value, or keep that apart where another value or attempt has priority."""
     if effect.settled_for_good or contested:
         effect.late_result = command.result
         effect.late_attempt = command.fence.attempt
@@ -166,6 +188,7 @@ def _complete(
 
 
 def _fail(working_set: WorkingSet, effect: EffectRow, command: c.FinishEffect, *, final: bool) -> None:
+    """Make the effect failed: for good, or free for another request, with a new operation id if asked for."""
     effect.state = EffectState.FAILED
     effect.final = final
     effect.error = command.error
@@ -176,6 +199,10 @@ def _fail(working_set: WorkingSet, effect: EffectRow, command: c.FinishEffect, *
 
 
 def settle(working_set: WorkingSet, command: c.SettleEffect) -> c.Outcome:
+    """Decide an effect in doubt, by a person's word or by what a look-up found: applied with a value, or not applied.
+
+    Refused as ``NOT_FOUND``; and as ``_settle_refusal`` says. A held run goes on once nothing of it is in doubt.
+    """
     run = working_set.runs.get(command.run_id)
     effect = working_set.effects.get((command.run_id, command.key))
     if run is None or effect is None:
@@ -200,6 +227,14 @@ def settle(working_set: WorkingSet, command: c.SettleEffect) -> c.Outcome:
 def _settle_refusal(
     working_set: WorkingSet, run: RunRow, effect: EffectRow, command: c.SettleEffect
 ) -> c.Refusal | None:
+    """Why this decision can't be taken.
+
+    - ``NOT_OWNER``: the caller decides as an attempt (by look-up), and its fence no longer holds.
+    - ``CHANGED``: it decided by an older row than this one.
+    - ``BEING_EXECUTED``: the owner's request is under way, and its outcome is about to say what a person would guess.
+    - ``NOT_IN_DOUBT``: there is nothing to decide, or a late outcome decides it when the attempt ends. Completed
+      without a storable value is as good as in doubt: a person may supply the value.
+    """
     if command.fence is not None and not working_set.owns(command.fence):
         return c.Refusal.NOT_OWNER
     if command.seen is not None and command.seen != effect.version:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 
 def create(working_set: WorkingSet, command: c.CreateRuns) -> c.Outcome:
+    """Store new runs, or return those that have the idempotency key already.
+
+    A key is known by its scope and by the scopes that the task had under earlier names. What was found is returned
+    with the fingerprints of its arguments: whether they differ is the caller's to say. Refused as ``NOT_OWNER`` where
+    a run makes children that it no longer owns, because whoever took it over makes them itself.
+    """
     if command.fence is not None and not working_set.owns(command.fence):
         owner = working_set.runs.get(command.fence.run_id)
         return c.Refused(c.Refusal.NOT_OWNER, owner.state if owner else None)
@@ -39,6 +45,7 @@ def create(working_set: WorkingSet, command: c.CreateRuns) -> c.Outcome:
 def _insert(
     working_set: WorkingSet, runs: tuple[NewRun, ...], scope: str, key: str | None, fingerprints: str
 ) -> None:
+    """Make the rows of new runs and of their idempotency key, as they are due by the store's clock."""
     for run in runs:
         asked_for = run.due_at is not None or run.delay > 0
         due_at = working_set.now + run.delay if run.due_at is None else run.due_at
@@ -61,7 +68,11 @@ def _insert(
 
 
 def claim(working_set: WorkingSet, command: c.Claim, candidates: list[str]) -> list[RunRow]:
-    """Take the candidates that are still pending and due; the store adds their payloads afterwards."""
+    """Assign the candidates that are still pending and due to the claim's owner; pass over the others.
+
+    Each begins an attempt, whose number is the fence: whatever an earlier attempt still sends in is refused by it.
+    The store adds payloads and history afterwards.
+    """
     claimed = []
     for run_id in candidates:
         run = working_set.runs.get(run_id)
@@ -84,6 +95,11 @@ def claim(working_set: WorkingSet, command: c.Claim, candidates: list[str]) -> l
 
 
 def renew(working_set: WorkingSet, command: c.Renew) -> c.Outcome:
+    """Lengthen the leases of the fences that their owner still holds, counted from the store's now.
+
+    It is never refused as a whole: a run that is no longer the caller's comes back as lost, and its attempt has to
+    stop. One that somebody asked to cancel comes back as cancelling, and keeps its lease until it has stopped.
+    """
     lost, cancelling = set(), set()
     for fence in command.fences:
         run = working_set.runs.get(fence.run_id)
@@ -98,6 +114,10 @@ def renew(working_set: WorkingSet, command: c.Renew) -> c.Outcome:
 
 
 def mark_releasing(working_set: WorkingSet, command: c.MarkReleasing) -> c.Outcome:
+    """Note that the owner is about to give the run back, so that its death meanwhile counts as no crash.
+
+    Refused as ``NOT_OWNER`` where the fence no longer holds.
+    """
     if not working_set.owns(command.fence):
         return c.Refused(c.Refusal.NOT_OWNER)
     run = working_set.runs[command.fence.run_id]
@@ -107,6 +127,10 @@ def mark_releasing(working_set: WorkingSet, command: c.MarkReleasing) -> c.Outco
 
 
 def note_trace(working_set: WorkingSet, command: c.NoteTrace) -> c.Outcome:
+    """Keep the trace context of an attempt, which links a later attempt's trace to it.
+
+    Refused as ``NOT_OWNER`` where the fence no longer holds.
+    """
     if not working_set.owns(command.fence):
         return c.Refused(c.Refusal.NOT_OWNER)
     working_set.traced.append((command.fence.run_id, command.fence.attempt, command.trace))
@@ -114,6 +138,19 @@ def note_trace(working_set: WorkingSet, command: c.NoteTrace) -> c.Outcome:
 
 
 def end_attempt(working_set: WorkingSet, command: c.EndAttempt) -> c.Outcome:
+    """End the attempt, and decide what becomes of its run: ``command.state`` is what the caller asks for.
+
+    - Effects that a late outcome has settled are settled first, and count no longer as in doubt.
+    - A run doesn't succeed or fail over an effect in doubt whose policy is not to send it again: it is held. Nor is
+      it retried after an error where that could only hold it again.
+    - A run that was to be held, and was decided meanwhile, goes on.
+    - One that somebody asked to cancel is cancelled, unless it has succeeded.
+    - One that was being given back when its owner died was released, and not a crash.
+    - A run that fails for good makes its dead-letter run, once.
+
+    Refused as ``NOT_OWNER`` where the caller is the owner and its fence no longer holds, or takes over and the lease
+    has not lapsed: somebody else decides about the run then.
+    """
     run = working_set.runs.get(command.fence.run_id)
     if run is None or not _may_end(working_set, run, command):
         return c.Refused(c.Refusal.NOT_OWNER, run.state if run else None)
@@ -143,6 +180,7 @@ def end_attempt(working_set: WorkingSet, command: c.EndAttempt) -> c.Outcome:
 
 
 def _may_end(working_set: WorkingSet, run: RunRow, command: c.EndAttempt) -> bool:
+    """Whether the caller may end this attempt: as its owner, or over an owner that is gone."""
     if command.guard is c.Guard.OWNER:
         return working_set.owns(command.fence)
     return (
@@ -153,6 +191,7 @@ def _may_end(working_set: WorkingSet, run: RunRow, command: c.EndAttempt) -> boo
 
 
 def _settle_by_evidence(working_set: WorkingSet, run: RunRow) -> None:
+    """Settle what outcomes that came too late say, now that no attempt executes these effects any more."""
     for effect in list(working_set.unsettled(run.id)):
         if effect.late_attempt is not None:
             settle_by_late_outcome(working_set, effect)
@@ -201,6 +240,7 @@ def resume_if_decided(working_set: WorkingSet, run: RunRow) -> None:
 def _close_attempt(
     working_set: WorkingSet, run: RunRow, outcome: AttemptOutcome, error: ErrorInfo | None
 ) -> None:
+    """Record how the attempt ended, and take the run from its owner."""
     working_set.ended.append(
         AttemptRow(run.id, run.attempt, run.owner or "", "", working_set.now, working_set.now, outcome, error)
     )
@@ -212,6 +252,7 @@ def _close_attempt(
 
 
 def _count(run: RunRow, outcome: AttemptOutcome) -> None:
+    """Count an error or a crash; a release, a hold and a cancel count as neither."""
     if outcome in (AttemptOutcome.ERROR, AttemptOutcome.TIMED_OUT):
         run.errors += 1
     elif outcome is AttemptOutcome.EXPIRED:
@@ -236,6 +277,7 @@ def _move(
     error: ErrorInfo | None = None,
     result: bytes | None = None,
 ) -> None:
+    """Bring a run into a state, with what belongs to it alone: error, result, times."""
     run.state = state
     run.error = error if state is not RunState.SUCCEEDED else None
     run.result = result if state is RunState.SUCCEEDED else None
@@ -247,6 +289,11 @@ def _move(
 
 
 def cancel(working_set: WorkingSet, command: c.CancelRun) -> c.Outcome:
+    """Cancel a run: at once where nobody executes it, else by asking its owner, who stops the attempt.
+
+    ``force`` doesn't wait for the owner: its attempt is closed, and whatever it sends in later is evidence. A run
+    that has ended stays as it is (``changed`` is false). Refused as ``NOT_FOUND`` only.
+    """
     run = working_set.runs.get(command.run_id)
     if run is None:
         return c.Refused(c.Refusal.NOT_FOUND)
@@ -266,6 +313,12 @@ def cancel(working_set: WorkingSet, command: c.CancelRun) -> c.Outcome:
 
 
 def retry(working_set: WorkingSet, command: c.RetryRun) -> c.Outcome:
+    """Let a run begin anew that has failed or was cancelled, with its counts of errors and crashes at 0.
+
+    Its journal stays: what is recorded as completed isn't sent again. A running one is taken from an owner whose
+    lease lapsed, and with ``force`` from any. Refused as ``NOT_FOUND``; as ``OWNER_ALIVE`` where an owner still
+    executes it; as ``WRONG_STATE`` where it succeeded, is held, or is pending anyway.
+    """
     run = working_set.runs.get(command.run_id)
     if run is None:
         return c.Refused(c.Refusal.NOT_FOUND)
