@@ -26,7 +26,7 @@ def claimed_runs(
     attempts: Iterable[Sequence[Any]],
     effects: Iterable[Sequence[Any]],
 ) -> list[StoredRun]:
-    """Runs that were claimed just now: their rows and first attempts are known, the rest is as it was read."""
+    """Return runs that were just claimed: rows and first attempts are known, the rest was read."""
     args = {payload[0]: payload for payload in payloads}
     found = {run.id: _stored_run(run.copy(), args[run.id]) for run in runs}
     _add_history(found, attempts, effects)

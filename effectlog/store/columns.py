@@ -292,7 +292,10 @@ def subscription_from(row: Sequence[Any]) -> c.Subscription:
 
 
 def names_from(text: str) -> tuple[str, ...]:
-    """The tasks that a worker or a subscriber reported; none where that is damaged, as the next report replaces it."""
+    """The tasks that a worker or a subscriber reported.
+
+    Empty where that is damaged, as the next report replaces it.
+    """
     try:
         return _keys(text)
     except ValueError:

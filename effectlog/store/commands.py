@@ -39,9 +39,9 @@ class Chain(Struct, eq=False):
 class CreateRuns(Struct, frozen=True):
     """Create runs that share one idempotency key, or return those that already have it.
 
-    ``older_scopes``: where else the key is looked for, because the task had other names once.
-    With ``fence`` (enqueue inside an attempt) a fenced-out attempt creates nothing. ``fingerprints`` are stored with
-    the key; ``compared`` are those of the call itself, for whoever is told of an earlier one.
+    ``older_scopes``: where else the key is looked for, because the task had other names once. With ``fence``
+    (enqueue inside an attempt) a fenced-out attempt creates nothing. ``fingerprints`` are stored with the
+    key; ``compared`` are those of the call itself, for whoever is told of an earlier one.
     """
 
     runs: tuple[NewRun, ...]
@@ -62,7 +62,7 @@ class TaskLimit(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """Take up to ``limit`` due runs (or just ``run_id``, if it is due) for ``lease`` seconds, within the tasks' limits.
+    """Take up to ``limit`` due runs (or ``run_id``, if due) for ``lease`` seconds, within the tasks' limits.
 
     Runs that crashed ``SUSPECT_CRASHES`` times are claimed one at most, and only with ``suspects``.
     """
@@ -97,8 +97,8 @@ class Guard(StrEnum):
 class EndAttempt(Struct, frozen=True, gc=False):
     """End an attempt and move its run on.
 
-    The store turns ``succeeded`` and ``failed`` into ``held`` while an effect whose policy is not
-    to resend is in doubt, and ``pending``, ``held`` and ``failed`` into ``cancelled`` where that was asked for.
+    The store turns ``succeeded`` and ``failed`` into ``held`` while an effect whose policy is not to resend
+    is in doubt, and ``pending``, ``held`` and ``failed`` into ``cancelled`` where that was asked for.
     ``on_dead`` is created in the same transaction if the run ends ``failed``.
     """
 
@@ -170,7 +170,7 @@ class FinishEffect(Struct, frozen=True, gc=False):
 
 
 class SettleEffect(Struct, frozen=True):
-    """Answer an effect in doubt: by a person or a program (no fence), or by a look-up (fence and ``seen``)."""
+    """Answer an effect in doubt: by a person or program (no fence), or a look-up (fence and ``seen``)."""
 
     run_id: str
     key: str
@@ -208,7 +208,10 @@ class Subscription(Struct, frozen=True):
     parameter: str
     concurrency_key: str | None = None
     aliases: tuple[str, ...] = ()
-    """The task's names of before. Code of then may still open and subscribe under one: an emit makes no run for it."""
+    """The task's names of before.
+
+    Code of then may still open and subscribe under one: an emit makes no run for it.
+    """
 
 
 class Subscribe(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Commands in a transaction that is rolled back at the end: what the check at open is made on.
 
-The invariant: nothing of a rehearsal is ever visible to anybody, also where its process is killed in the middle.
+The invariant: nothing of a rehearsal is ever visible to anybody, also where its process is killed in the
+middle.
 """
 
 from __future__ import annotations

@@ -37,9 +37,10 @@ _MEANING = {
 async def prove(store: Store) -> None:
     """Check that an open store enforces ownership; leaves nothing behind.
 
-    A built-in store is checked once for each schema that it has been given, in a transaction that is rolled back.
-    Anybody else's is checked at each open, because nothing says that its code is still the one that passed, and by
-    a few commits that are cleared away: a process that is killed in between leaves a scratch run there.
+    A built-in store is checked once for each schema that it has been given, in a transaction that is rolled
+    back. Anybody else's is checked at each open, because nothing says that its code is still the one that
+    passed, and by a few commits that are cleared away: a process that is killed in between leaves a scratch
+    run there.
 
     Raises StoreRefused, naming the missing guarantee and what it means, or StoreError where the
     store could not be read or written at all.
@@ -86,7 +87,7 @@ class _Probe:
         self._first = c.Fence(name, 1)
 
     async def missing(self) -> _MissingError | None:
-        """Try the three guarantees; gives the first one that is missing."""
+        """Try the three guarantees; returns the first one that is missing."""
         try:
             await self.owner_is_stored()
             await self.live_lease_is_respected()

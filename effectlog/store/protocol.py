@@ -113,7 +113,10 @@ class Store(Protocol):
         ...
 
     async def summary(self, run_id: str, *, result: bool = False) -> StoredSummary | None:
-        """Read one run as a list shows it; with ``result`` also what it returned, and no other stored value."""
+        """Read one run as a list shows it.
+
+        With ``result`` also what it returned, and no other stored value.
+        """
         ...
 
     async def find(self, query: RunFilter) -> list[StoredSummary]:
@@ -151,7 +154,7 @@ class Store(Protocol):
 
 @runtime_checkable
 class Concurrent(Protocol):
-    """A store that takes several transactions at a time, so that a heartbeat need not wait for other writes."""
+    """A store that takes several transactions at a time: a heartbeat need not wait for other writes."""
 
     async def renew(self, command: Renew) -> Outcome:
         """Apply one renewal beside whatever else is being applied."""
@@ -162,15 +165,18 @@ Apply: TypeAlias = "Callable[[Sequence[Command]], list[Outcome]]"
 
 
 class Threaded(Protocol):
-    """A store that applies batches on a thread of its own, on which others may do so without a loop between."""
+    """A store that applies batches on its own thread, where others may do so without a loop between."""
 
     def hand_over(self, work: Callable[[Apply], None]) -> None:
-        """Call ``work`` on that thread, after all that was handed over before, with ``apply`` in a blocking form."""
+        """Call ``work`` on that thread, after what was handed over before, with a blocking ``apply``."""
         ...
 
 
 def threaded(store: Store) -> Threaded | None:
-    """The store as one with a thread, if it is; where ``apply`` was overridden or wrapped, that is to be called."""
+    """The store as one with a thread, if it is.
+
+    Where ``apply`` was overridden or wrapped, that is to be called.
+    """
     applies = next((cls for cls in type(store).__mro__ if "apply" in vars(cls)), object)
     return cast("Threaded", store) if "hand_over" in vars(applies) else None
 
@@ -186,7 +192,7 @@ class TellsNextExpiry(Protocol):
 
 @runtime_checkable
 class Confirming(Protocol):
-    """A store whose reads can show what a fail-over would take back: a synchronous standby may not have it yet."""
+    """A store whose reads can show what a fail-over would take back, as no standby has it yet."""
 
     async def confirm(self) -> None:
         """Return once all that reads have shown so far is as durable as a write."""
@@ -198,7 +204,10 @@ class JoinsTransactions(Protocol):
     """A store that can apply commands inside a transaction that somebody else began on its database."""
 
     async def apply_within(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
-        """Apply them; stored if the transaction commits, gone if not. Where one is refused or late, none is."""
+        """Apply them; stored if the transaction commits, gone if not.
+
+        Where one is refused or late, none is.
+        """
         ...
 
     def apply_within_sync(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
@@ -208,7 +217,7 @@ class JoinsTransactions(Protocol):
 
 @runtime_checkable
 class AwaitedTransactions(JoinsTransactions, Protocol):
-    """A store that opens transactions for async effects; what it gives has ``connection`` and ``await commit()``."""
+    """A store that opens transactions for async effects, each with ``connection`` and ``await commit()``."""
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """A transaction that is rolled back unless it is committed."""
@@ -217,7 +226,7 @@ class AwaitedTransactions(JoinsTransactions, Protocol):
 
 @runtime_checkable
 class BlockingTransactions(JoinsTransactions, Protocol):
-    """A store that opens transactions for sync effects; what it gives has ``connection`` and ``commit()``."""
+    """A store that opens transactions for sync effects, each with ``connection`` and ``commit()``."""
 
     def transaction_sync(self) -> AbstractContextManager[Any]:
         """A transaction that is rolled back unless it is committed."""

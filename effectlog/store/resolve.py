@@ -28,7 +28,7 @@ def resolve_store(store: Any) -> Any:
 
 
 def sqlite_path(store: str) -> str | None:
-    """The file that a path or URL names (``":memory:"`` for none), or None where it names a PostgreSQL database.
+    """Return the file that a path or URL names (or ``":memory:"``); None for a PostgreSQL database.
 
     Raises ConfigurationError for an unknown URL scheme.
     """
@@ -36,7 +36,8 @@ def sqlite_path(store: str) -> str | None:
     if not scheme and (mistyped := re.match(r"(sqlite|postgres|postgresql)(\+\w+)?:", store, re.IGNORECASE)):
         # Taken for a file's name, it would be shown as one, with the password that it holds.
         raise ConfigurationError(
-            f"a store's URL begins with {mistyped[1]}:// (two slashes); the one given does not, and is not repeated "
+            f"a store's URL begins with {mistyped[1]}:// (two slashes); the one given does not, and is not "
+            f"repeated "
             f"here because it may hold a password"
         )
     if "+" in scheme and scheme.partition("+")[0] in ("sqlite", "postgres", "postgresql"):
@@ -51,7 +52,8 @@ def sqlite_path(store: str) -> str | None:
     if scheme in ("postgresql", "postgres"):
         return None
     raise ConfigurationError(
-        f"store {scheme}://… is not known; give a path such as 'orders.db', sqlite:///orders.db or postgresql://…"
+        f"store {scheme}://… is not known; give a path such as 'orders.db', sqlite:///orders.db or "
+        f"postgresql://…"
     )
 
 
@@ -59,11 +61,13 @@ def _file_of(url: str, path: str) -> str:
     # As a file name, a misread URL would be another store, and an empty one would be gone with the process.
     if not path:
         raise ConfigurationError(
-            f"{url} names no file; give sqlite:///orders.db, or ':memory:' for a log that is gone when it is closed"
+            f"{url} names no file; give sqlite:///orders.db, or ':memory:' for a log that is gone when it is "
+            f"closed"
         )
     if "?" in path:
         raise ConfigurationError(
-            f"{url}: nothing is set in an SQLite URL; leave out what follows the '?', or write %3F if it belongs to the "
+            f"{url}: nothing is set in an SQLite URL; leave out what follows the '?', or write %3F if it "
+            f"belongs to the "
             f"file's name"
         )
     return unquote(path)

@@ -1,8 +1,8 @@
-"""The rows a store keeps, as mutable values: what the ledger reads and changes inside a transaction.
+"""The rows a store keeps, as mutable values: what the rules read and change inside a transaction.
 
-Leaf module. Times ending in ``_at`` are seconds since the epoch by the store's wall clock;
-``lease_expires`` is in the store's lease clock, whose identity stands in ``lease_clock``. Rows are many and hold
-nothing that could refer back to them, so the garbage collector need not look at them.
+Leaf module. Times ending in ``_at`` are seconds since the epoch by the store's wall clock; ``lease_expires``
+is in the store's lease clock, whose identity stands in ``lease_clock``. Rows are many and hold nothing that
+could refer back to them, so the garbage collector need not look at them.
 """
 
 from __future__ import annotations
@@ -74,10 +74,12 @@ class NewRun(Struct, gc=False):
     trace: str | None = None
 
     def __post_init__(self) -> None:
-        # SQLite would refuse a due time that is none, and PostgreSQL would keep it: a run that is never due.
+        # SQLite would refuse a due time that is no number, and PostgreSQL would keep it: a run that is never
+        # due.
         if not math.isfinite(self.delay if self.due_at is None else self.due_at):
             raise ConfigurationError(
-                f"a run of {self.task} can't be due at {self.due_at} or in {self.delay} seconds; give a moment"
+                f"a run of {self.task} can't be due at {self.due_at} or in {self.delay} seconds; give a "
+                f"moment"
             )
 
 
@@ -96,7 +98,7 @@ class AttemptRow(Struct, gc=False):
 
 
 class RequestClock(Struct, gc=False):
-    """When a request was sent, by two clocks of the sender: the wall, and one that no one can step."""
+    """When a request was sent, by two clocks of the sender: the wall, and one that nobody can step."""
 
     wall: float
     boot: float
@@ -151,7 +153,7 @@ class EffectRow(Struct, gc=False):
 
 
 class UnsettledEffect(Struct, gc=False):
-    """An effect without a known outcome, as a list needs it: its key, and the attempts that execute a request."""
+    """An effect without a known outcome, as lists need it: its key, and the attempts executing it."""
 
     run_id: str
     key: str

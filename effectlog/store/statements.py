@@ -1,7 +1,7 @@
 """Reads the named statements of a dialect's ``queries.sql`` and its numbered migrations.
 
-A list of columns that several statements share stands once, as an include: ``-- include: run_columns`` names it, and
-``{run_columns}`` stands for it in a statement.
+A list of columns that several statements share stands once, as an include: ``-- include: run_columns`` names
+it, and ``{run_columns}`` stands for it in a statement.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ _PART = re.compile(r"^-- (name|include): (\w+)$", re.MULTILINE)
 _MIGRATION = re.compile(r"^(\d{4})_[a-z]+(_[a-z]+)*\.sql$")
 
 UNRELEASED = 100
-"""The highest number that a schema from before the first release can have. Released migrations count on from it, in
+"""The highest number that a schema from before the first release can have.
+
+Released migrations count on from it, in
 the store only, so that a build from before the release refuses a store of today as newer than itself.
 """
 
@@ -69,11 +71,13 @@ def migrations(dialect: str) -> tuple[tuple[int, str, str], ...]:
 
 
 def schema_refusal(applied: int, newest: int, name: str) -> str | None:
-    """Why a store whose newest migration is ``applied`` can't be used by an effectlog that knows ``newest``."""
+    """Return why a store at ``applied`` can't be used by an effectlog that knows ``newest``, if so."""
     if 0 < applied <= UNRELEASED:
         return (
-            f"{name} was made by an effectlog from before its first release (schema {applied}), and this one can't "
-            f"read it; finish its runs with the effectlog that made it, and let this one begin with another file or "
+            f"{name} was made by an effectlog from before its first release (schema {applied}), and this one "
+            f"can't "
+            f"read it; finish its runs with the effectlog that made it, and let this one begin with another "
+            f"file or "
             f"schema"
         )
     if applied > newest:

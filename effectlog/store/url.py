@@ -70,7 +70,8 @@ def parse_url(url: str) -> PostgresUrl:
 
 def _malformed() -> ConfigurationError:
     return ConfigurationError(
-        "the PostgreSQL URL is malformed; write it as postgresql://user:password@host:5432/db, where / ? # @ : % and "
+        "the PostgreSQL URL is malformed; write it as postgresql://user:password@host:5432/db, where / ? # @ "
+        ": % and "
         "spaces in user and password are percent-encoded: urllib.parse.quote(password, safe='')"
     )
 

@@ -1,7 +1,7 @@
 """Somebody else's store, as a worked example: everything in dictionaries, the rules from ``effectlog.store.rules``.
 
 A store of one's own has to do three things: hold a transaction (here a copy that replaces the original),
-find the runs that a claim may take, and keep what the ledger changed.
+find the runs that a claim may take, and keep what the rules changed.
 """
 
 from __future__ import annotations

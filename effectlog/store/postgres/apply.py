@@ -1,4 +1,4 @@
-"""Applies commands in one PostgreSQL transaction: lock and load what the ledger needs, decide, write back.
+"""Applies commands in one PostgreSQL transaction: lock and load what the rules need, decide, write back.
 
 Locks are taken in one order: limited tasks and dead owners (advisory), runs by id, idempotency keys. What
 can't be done now without hurting the rest of the batch (a run whose row somebody keeps locked, an

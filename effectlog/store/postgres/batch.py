@@ -123,7 +123,7 @@ class Batch:
     # --- writing back ----------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        """Write what the ledger changed so far, so that the queries that follow see it."""
+        """Write what the rules changed so far, so that the queries that follow see it."""
         working_set = self.working_set
         self.news = (
             self.news or bool(working_set.new_runs) or any(map(self._is_news, working_set.changed_runs))

@@ -73,7 +73,7 @@ class _Psycopg:
 
 
 async def _borrow(transaction: Any) -> Borrowed:
-    """The driver's connection under whatever the caller has, told by what it can do: no driver is imported."""
+    """Return the driver's connection, known by what it can do: no driver is imported."""
     connection = transaction if _known(transaction) else await driver_connection(transaction)
     if hasattr(connection, "is_in_transaction"):
         return _Asyncpg(connection)
@@ -106,7 +106,8 @@ async def apply(
     except Exception as error:
         if sqlstate(error) == TRANSACTION_ABORTED:
             raise ConfigurationError(
-                "an earlier statement of this transaction failed and its error was swallowed, so nothing more can "
+                "an earlier statement of this transaction failed and its error was swallowed, so nothing "
+                "more can "
                 "be done in it; roll back, and put what may fail into a savepoint of its own"
             ) from error
         raise translated(error, url) from error
@@ -126,7 +127,8 @@ async def _apply(
             await connection.fetch("ROLLBACK TO SAVEPOINT effectlog")
             if tries == _TRIES:
                 raise StoreError(
-                    f"somebody else's transaction keeps what this one needs ({error}); roll back and try again",
+                    f"somebody else's transaction keeps what this one needs ({error}); roll back and try "
+                    f"again",
                     transient=True,
                 ) from error
             if connection.waits:

@@ -79,7 +79,7 @@ class Transactions:
         self.begin = sql["begin"]
         self.pooled = False
         self._orphans: set[int] = set()
-        """Server processes whose transaction we gave up, and which may not know it yet."""
+        """Server processes whose transaction we abandoned, and which may not know it yet."""
         self._writers: list[Writer] = []
 
     async def read(self, pool: Pool, work: Unit[T], *, one_statement: bool, limit: float | None = None) -> T:
@@ -102,7 +102,8 @@ class Transactions:
                 return await once()
             except Exception as error:
                 cause = error.cause if isinstance(error, _NotLandedError) else error
-                # A connection that went silent uses the time up, and a fresh one may do at once: two tries at least.
+                # A connection that went silent uses the time up, and a fresh one may do at once: two tries at
+                # least.
                 late = tries > 1 and time.monotonic() + pause > deadline
                 if late or not (is_conflict(cause) or is_lost(cause)):
                     raise cause from error.__cause__
@@ -154,7 +155,7 @@ class Transactions:
         return result, await self._commit(connection, writer)
 
     async def _end_orphans(self, connection: Connection) -> None:
-        """End transactions that were given up here: they would keep their rows locked until the server notices."""
+        """End transactions that were abandoned here: they would lock rows until the server notices."""
         while self._orphans and not self.pooled:
             backend = self._orphans.pop()
             if backend != connection.get_server_pid():
@@ -205,7 +206,8 @@ class Transactions:
         if not waits:
             since = "the server has been away since: look when it is back"
         raise StoreError(
-            f"{self._name}: a commit was not answered in time, and for {FIND_OUT:g} s nobody could say what became "
+            f"{self._name}: a commit was not answered in time, and for {FIND_OUT:g} s nobody could say what "
+            f"became "
             f"of it: whether these records are stored is not known; {since}",
             transient=False,
             reason=StoreTrouble.OUTCOME_UNKNOWN,

@@ -1,8 +1,8 @@
-"""Answers that wrote nothing and still say "it is stored": as durable as a write, where a standby is waited for.
+"""Makes answers that wrote nothing as durable as a write, where commits wait for a standby.
 
 A transaction whose wait for the standby was cut short (a restart, an ended session) is visible on the primary
-alone, and a fail-over takes it back. Whoever only reads waits for no standby. A commit of one's own does, and what
-was visible before it is in the log before it.
+alone, and a fail-over takes it back. Whoever only reads waits for no standby. A commit of one's own does, and
+what was visible before it is in the log before it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ async def has_standby(connection: Querying, sql: Mapping[str, str]) -> bool:
 
 
 class Confirmation:
-    """Makes sure that what was read is where a write of now would be. Callers of one moment share a commit."""
+    """Makes sure that what was read is where a write of now would be.
+
+    Callers of one moment share a commit.
+    """
 
     def __init__(self, commits: Transactions, pool: Pool, sql: Mapping[str, str], name: str) -> None:
         self._commits = commits
@@ -46,7 +49,10 @@ class Confirmation:
         self._present: asyncio.Task[None] | None = None
 
     async def confirm(self) -> None:
-        """Return once all that was visible at the call is confirmed; raises StoreError, or the driver's error."""
+        """Return once all that was visible at the call is confirmed.
+
+        Raises StoreError, or the driver's error.
+        """
         if self._next is None:
             self._next = asyncio.ensure_future(self._round(self._present))
             self._next.add_done_callback(_look_at)
@@ -62,7 +68,8 @@ class Confirmation:
             if error.reason is not StoreTrouble.OUTCOME_UNKNOWN:
                 raise
             raise StoreError(
-                f"{self._name}: what was read may be on the primary alone, and no commit has been confirmed by its "
+                f"{self._name}: what was read may be on the primary alone, and no commit has been confirmed "
+                f"by its "
                 f"synchronous standby for a while; it is asked again",
                 transient=True,
             ) from error

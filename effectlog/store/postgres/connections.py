@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 APPLICATION = "effectlog"
-"""How the server's list of sessions shows ours, whose transactions wait for nothing but their own next message."""
+"""How the server's list of sessions shows ours, whose transactions wait for their next message alone."""
 EFFECT_APPLICATION = "effectlog effect"
 """How it shows those in which effects write, and wait for whatever they like."""
 SESSION_APPLICATION = "effectlog session"
-"""How it shows what keeps a process's locks: ended for it, a stopped process would look dead before its lease is over."""
+"""How it shows the session that keeps a process's locks: without it, a stopped process looks dead."""
 CONNECT_TIMEOUT = 5.0
 """Seconds for one attempt to connect."""
 IDLE_LIFETIME = 60.0
@@ -61,7 +61,7 @@ def _options(url: PostgresUrl, *, pooled: bool, application: str = APPLICATION) 
     options: dict[str, Any] = {"dsn": url.dsn, "timeout": CONNECT_TIMEOUT}
     options["server_settings"] = {"application_name": application}
     if pooled:
-        # A transaction pooler gives each transaction another server connection, without its statements.
+        # A transaction pooler assigns each transaction another server connection, without its statements.
         options["statement_cache_size"] = 0
     if url.several_hosts and "target_session_attrs" not in url.dsn:
         options["target_session_attrs"] = "read-write"
@@ -80,7 +80,10 @@ async def connect(url: PostgresUrl, *, pooled: bool, application: str = APPLICAT
 
 @contextlib.asynccontextmanager
 async def apart(url: PostgresUrl) -> AsyncIterator[Connection]:
-    """A connection of one's own for one thing; where a pooler may stand in between, so nothing is prepared."""
+    """A connection of one's own for one thing.
+
+    Where a pooler may stand in between, so nothing is prepared.
+    """
     connection = await connect(url, pooled=True)
     try:
         yield connection
@@ -117,7 +120,10 @@ async def _keep_session(_: object) -> None:
 
 
 async def _trust_catalog_alone(connection: Connection) -> None:
-    """Let no function of another schema be taken for the server's own. As a statement, which every pooler passes on."""
+    """Let no function of another schema be taken for the server's own.
+
+    As a statement, which every pooler passes on.
+    """
     await connection.execute(statements("postgres")["trust_catalog_alone"])
 
 
@@ -141,8 +147,8 @@ async def _prepare_shared(connection: Connection) -> None:
 class Suspicion:
     """Whether connections that were fine may be dead by now, for all lanes of a store.
 
-    A network that drops connections in silence drops them all at once: when one has timed out, none that was not
-    used since is worth a time-out of its own.
+    A network that drops connections in silence drops them all at once: when one has timed out, none that was
+    not used since is worth a time-out of its own.
     """
 
     def __init__(self) -> None:
@@ -158,7 +164,8 @@ class Pool:
     """A pool of up to ``size`` connections, each lent for one transaction.
 
     ``patience``: seconds to wait for a free connection, and for a server that is away. ``limit``: seconds
-    that a transaction may take. ``effects``: it is user code that borrows, so what it did to the session is undone.
+    that a transaction may take. ``effects``: it is user code that borrows, so what it did to the session is
+    undone.
     """
 
     def __init__(
@@ -173,7 +180,7 @@ class Pool:
     ) -> None:
         self._suspicion = suspicion
         self._trusted: dict[int, int] = {}
-        """By server process, how often suspicion had been raised when the connection was last seen to work."""
+        """By server process: how often suspicion had risen when the connection last worked."""
         self._effects = effects
         self._application = EFFECT_APPLICATION if effects else APPLICATION
         self._url = url

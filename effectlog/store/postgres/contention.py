@@ -51,7 +51,7 @@ class Applier:
         saw_clock: Callable[[float], None],
         freed: Callable[[], None],
     ) -> None:
-        """``saw_clock`` is told the server's time, ``freed`` that runs can be claimed that nobody announces."""
+        """``saw_clock`` takes the server's time; ``freed`` is called when unannounced runs can be claimed."""
         self._commits = commits
         self._users = users
         self._beats = beats
@@ -99,7 +99,7 @@ class Applier:
                 return outcomes
 
     async def _free_what_was_passed_over(self, outcomes: Sequence[c.Outcome]) -> None:
-        """A claim is asked for where something is due: if it got nothing, somebody stopped may have it locked."""
+        """Free what a stopped process may have locked: something was due, and the claim got nothing."""
         empty = any(isinstance(outcome, c.Claimed) and not outcome.runs for outcome in outcomes)
         if empty and await self._stalled.end_in_the_way(self._users):
             self._freed()
@@ -144,7 +144,7 @@ class Applier:
         return outcomes
 
     def _may_start(self) -> bool:
-        """Whether effects may start and runs be claimed: an owner that lost its session may already count as dead."""
+        """Whether effects may start and runs be claimed: without a session an owner may count as dead."""
         session = self._liveness.session
         return session is None or session.up or not self._liveness.holds
 
@@ -154,8 +154,10 @@ class Applier:
 
     def _standby_error(self, what: str) -> StoreError:
         return StoreError(
-            f"{self._name}: {what} is kept by a commit that waits for a synchronous standby (wait_event 'SyncRep' in "
-            f"pg_stat_activity); bring the standby back, or change synchronous_standby_names. Don't end that session: "
+            f"{self._name}: {what} is kept by a commit that waits for a synchronous standby (wait_event "
+            f"'SyncRep' in "
+            f"pg_stat_activity); bring the standby back, or change synchronous_standby_names. Don't end that "
+            f"session: "
             f"its transaction would be visible on the primary alone, and a fail-over would take it back",
             transient=True,
             reason=StoreTrouble.RUN_LOCKED,

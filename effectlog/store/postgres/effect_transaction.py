@@ -124,7 +124,7 @@ class EffectTransactions:
         return connection, transaction
 
     def _lost(self, error: BaseException) -> StoreError:
-        """The server went away in the middle, and rolled everything back: it is not the function that failed."""
+        """The server went away and rolled everything back: it is not the function that failed."""
         return StoreError(
             f"{self._url.name}: the connection of an effect's transaction was lost before the commit "
             f"({self._url.hide(str(error)) or type(error).__name__}), so nothing that it wrote is stored",

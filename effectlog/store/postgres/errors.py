@@ -1,4 +1,4 @@
-"""What a failure of PostgreSQL or of its driver means: try the transaction again, connect again, or give up.
+"""What a failure of PostgreSQL or of its driver means: try the transaction again, connect again, or fail.
 
 The one place that knows SQLSTATEs. Callers see ``StoreError`` with advice; the driver's own error is
 its cause only.

@@ -62,7 +62,7 @@ class PostgresLiveness:
         """Those of ``_held`` whose lock the present session has."""
         self._free_since: dict[tuple[str, float], float] = {}
         self._neighbours: dict[str, tuple[int, str]] = {}
-        """Processes of this host whose owners were asked about: their end is seen without asking the server."""
+        """Processes of this host whose owners were asked about: their end shows without the server."""
         self._last_look = (0.0, frozenset[str](), frozenset[str]())
         self._last_session: tuple[int, float] | None = None
         self.session: Session | None = None
@@ -132,7 +132,7 @@ class PostgresLiveness:
         self._taken.add(owner)
 
     def close(self) -> None:
-        """The session is closed, so nobody is held alive here any more; leases end by themselves."""
+        """The session is closed, so nobody is held alive here any more; leases run out."""
         self.session = None
         self._held.clear()
         self._taken.clear()
@@ -155,7 +155,7 @@ class PostgresLiveness:
         return dead
 
     def _has_ended(self, owners: frozenset[str]) -> bool:
-        """Whether a process of one of them is gone, so that its lock is free by now, or will be in a moment."""
+        """Whether a process of one of them is gone, so that its lock is or soon will be free."""
         asked = (self._neighbours[owner] for owner in owners if owner in self._neighbours)
         return any(process_start(pid) not in (start, _HIDDEN) for pid, start in asked)
 

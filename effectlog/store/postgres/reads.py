@@ -1,4 +1,4 @@
-"""What is read of a PostgreSQL store, outside of any write: whole runs, lists, what is due, who owns what, its health."""
+"""What is read of a PostgreSQL store: whole runs, lists, what is due, who owns what, its health."""
 
 from __future__ import annotations
 

@@ -65,12 +65,14 @@ async def check_server(
         raise StoreRefused(f"{name} is a read-only standby; name the primary's address in the URL")
     if writes and server["read_only"] == "on":
         raise StoreRefused(
-            f"{name}: default_transaction_read_only is on for this role, and effectlog has to write; use another role, or "
+            f"{name}: default_transaction_read_only is on for this role, and effectlog has to write; use "
+            f"another role, or "
             f"ALTER ROLE … SET default_transaction_read_only = off"
         )
     if server["encoding"] not in ENCODINGS:
         raise StoreRefused(
-            f"{name}: the database's encoding is {server['encoding']}, so a key, or the text of an error, could turn out "
+            f"{name}: the database's encoding is {server['encoding']}, so a key, or the text of an error, "
+            f"could turn out "
             f"not to be storable after its effect has happened; use a database made with ENCODING 'UTF8'"
         )
     if server["fsync"] == "off":
@@ -84,7 +86,8 @@ async def check_server(
     transaction = await _facts(connection, sql[durable], sql["transaction_facts"])
     if transaction["synchronous_commit"] not in ("on", "remote_apply"):
         raise StoreRefused(
-            f"{name}: synchronous_commit stays {transaction['synchronous_commit']!r} though effectlog sets it, "
+            f"{name}: synchronous_commit stays {transaction['synchronous_commit']!r} though effectlog sets "
+            f"it, "
             f"so a commit that was answered could be lost; allow it to be changed"
         )
     # A pooler hands out cancel keys of its own, so its idea of the backend differs from the backend's.

@@ -1,4 +1,4 @@
-"""The server's wall clock as a process can know it: read with each transaction, carried on by a clock that never steps.
+"""The server's wall clock: read with each transaction, carried on by a clock that never steps.
 
 Hosts whose own clocks differ then agree on when a request was sent, within a round trip. What the other
 clocks say is the host's own.

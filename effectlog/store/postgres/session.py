@@ -205,7 +205,8 @@ class _Absence:
         elif now >= self._tell_at:
             self._tell_at = now + _TOLD_AGAIN
             logger.warning(
-                "effectlog: the session by which this process shows that it is alive can't be had again for %.0f s, so it "
+                "effectlog: the session by which this process shows that it is alive can't be had again for "
+                "%.0f s, so it "
                 "claims no run and starts no effect: %s. It needs a free connection on the server",
                 now - self._since,
                 self._described(error),

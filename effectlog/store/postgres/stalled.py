@@ -43,7 +43,9 @@ class Stalled:
         return await self._end(pool, KEEPS_A_RUN, [APPLICATION, EFFECT_APPLICATION], sorted(run_ids))
 
     async def end_in_the_way(self, pool: Pool) -> bool:
-        """End those that may be in the way of a claim, a turn or a key; not more often than can make a difference.
+        """End those that may be in the way of a claim, a turn or a key.
+
+        Not more often than can make a difference.
 
         An effect's own transaction may wait for whatever it likes, and is let be.
         """
@@ -67,7 +69,7 @@ class Stalled:
             return False
 
     async def _end(self, pool: Pool, seconds: float, names: list[str], runs: list[str] | None) -> bool:
-        """A look that fails (an engine without these views) finds nothing: the server's own time-outs remain."""
+        """A look that fails (an engine without these views) finds nothing: the server's time-outs remain."""
 
         async def work(connection: Connection, _: TransactionState) -> int:
             rows = await connection.fetch(self._sql["end_stalled"], names, seconds, _NOT_READING, runs)

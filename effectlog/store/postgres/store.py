@@ -1,7 +1,8 @@
 """The PostgreSQL store: many processes on many machines, one server's clock.
 
-Wires connections, commits, session and liveness together; what it reads stands in ``reads``. What ``apply`` reported is on the
-server's disk (and on its synchronous standby, where it has one). Rules stand in ``effectlog.store.rules``.
+Wires connections, commits, session and liveness together; what it reads stands in ``reads``. What ``apply``
+reported is on the server's disk (and on its synchronous standby, where it has one). Rules stand in
+``effectlog.store.rules``.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class PostgresStore(PostgresReads):
         patience: seconds to wait for a free connection or an unreachable server before a call fails.
         grace: seconds that an owner on another host must have had no session before it counts as dead.
         time_limit: seconds after which a transaction's connection counts as dead; another one is tried then.
-        clock: replaces the caller's clocks, for tests; else their wall time is the server's. Leases always are.
+        clock: replaces the caller's clocks, for tests; else the wall time is the server's. Leases always use
+            the server's.
 
     Raises ConfigurationError for a URL or a schema name that can't work.
     """
@@ -139,7 +141,8 @@ class PostgresStore(PostgresReads):
         """Connect, check server and rights, and bring the schema up to date where this role may.
 
         Raises StoreRefused for a standby, a server older than 14, a newer schema, a schema that somebody with
-        more rights has to create (``effectlog migrate``), and a role that lacks a right or can't see every row.
+        more rights has to create (``effectlog migrate``), and a role that lacks a right or can't see every
+        row.
         """
         self._pid = os.getpid()
         try:
@@ -264,10 +267,11 @@ class PostgresStore(PostgresReads):
     async def apply_within(self, transaction: Any, commands: Sequence[c.Command]) -> list[c.Outcome]:
         """Apply inside the caller's own open transaction: seen when it commits, gone if it rolls back.
 
-        For ``CreateRuns``, and for ``FinishEffect`` as the last thing before the caller commits. ``transaction``:
-        a connection of asyncpg, psycopg 3 or SQLAlchemy (or its session), in a transaction on this database.
-        Where an outcome is ``Refused`` or late, nothing of this call is stored, and the caller must roll back.
-        Raises ConfigurationError for anything else, and StoreError, after which the caller must roll back too.
+        For ``CreateRuns``, and for ``FinishEffect`` as the last thing before the caller commits.
+        ``transaction``: a connection of asyncpg, psycopg 3 or SQLAlchemy (or its session), in a transaction
+        on this database. Where an outcome is ``Refused`` or late, nothing of this call is stored, and the
+        caller must roll back. Raises ConfigurationError for anything else, and StoreError, after which the
+        caller must roll back too.
         """
         return await caller_transaction.apply(transaction, commands, self._sql, self._schema, self._url)
 
@@ -277,7 +281,10 @@ class PostgresStore(PostgresReads):
         return without_waiting(self.apply_within(transaction, commands))
 
     def transaction(self) -> AbstractAsyncContextManager[OpenTransaction]:
-        """A transaction for an effect's own writes, on the calling loop; rolled back unless ``commit`` is called."""
+        """A transaction for an effect's own writes, on the calling loop.
+
+        Rolled back unless ``commit`` is called.
+        """
         self._check_usable()
         return self._effects.open()
 

@@ -15,6 +15,6 @@ An effect (``effects``, ``evidence``):
                         │ └──not applied, and no earlier request is open──▶ failed ──start──▶ started
                         └──final──▶ failed for good
 
-``started`` without anybody executing it is *in doubt*: a resend, a look-up or a decision leads out of it. Whatever
-comes too late to decide anything is kept as evidence.
+``started`` without anybody executing it is *in doubt*: a resend, a look-up or a decision leads out of it.
+Whatever comes too late to decide anything is kept as evidence.
 """

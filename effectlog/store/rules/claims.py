@@ -1,7 +1,7 @@
 """Which runs a claim may take: what is due, the room that limits leave, and how many suspects.
 
-A search asks the store questions and decides by the answers, so that no dialect decides anything. What it finds is a
-proposal: ``runs.claim`` takes what is still pending and due once its row is locked.
+A search asks the store questions and decides by the answers, so that no dialect decides anything. What it
+finds is a proposal: ``runs.claim`` takes what is still pending and due once its row is locked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FindDue(NamedTuple):
 
 
 class FindDueKeyed(NamedTuple):
-    """As ``FindDue``, but of each concurrency key the first run only, and none where a run of the key is running.
+    """As ``FindDue``, but only the first run of each concurrency key, and none of a key that is busy.
 
     The limit is for all of the tasks together.
     """
@@ -75,9 +75,10 @@ def _limited(task: c.TaskLimit) -> bool:
 
 
 def candidates(command: c.Claim) -> Search[list[str]]:
-    """The ids of the runs to claim, at most ``command.limit``, the longest due first, among them one suspect at most.
+    """Find the runs to claim, the longest due first: at most ``command.limit``, and one suspect.
 
-    A claim that names its run is offered that run, or nothing where the limits of its task leave no room for it.
+    A claim that names its run is offered that run, or nothing where the limits of its task leave no room for
+    it.
     """
     if command.run_id is not None:
         return [command.run_id] if (yield from _has_room(command, command.run_id)) else []
@@ -131,8 +132,8 @@ def _due(command: c.Claim, names: tuple[str, ...], limit: int) -> Search[list[Ro
 def give_up_damaged(working_set: WorkingSet, run_id: str, error: Exception) -> str:
     """Forget what was decided of a run whose row the database refuses to write, and return why it fails.
 
-    It is claimed apart from the others then, and failed by a statement of its own, so that it keeps none of them
-    waiting. The transaction is back where it was before this run was looked at.
+    It is claimed apart from the others then, and failed by a statement of its own, so that it keeps none of
+    them waiting. The transaction is back where it was before this run was looked at.
     """
     forget_claim(working_set, (run_id,))
     return f"the row of run {run_id} is damaged in the store: {error}"

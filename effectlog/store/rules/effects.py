@@ -37,7 +37,7 @@ def start(working_set: WorkingSet, command: c.StartEffect) -> c.Outcome:
 
     - ``NOT_OWNER``: the fence no longer holds; another attempt may be sending the same.
     - ``CANCELLING``: the run is to be cancelled, so it begins nothing new.
-    - ``CHANGED``: the caller decided by an older row than this one, or the effect is completed or failed for good.
+    - ``CHANGED``: the caller decided by an older row than this one, or the effect is settled for good.
 
     A refusal brings the newest row along, so that the caller need not read it.
     """
@@ -90,8 +90,8 @@ def _begin_request(working_set: WorkingSet, effect: EffectRow | None, command: c
 def finish(working_set: WorkingSet, command: c.FinishEffect) -> c.Outcome:
     """Record the outcome of a request, whoever owns the run by now; see ``note_outcome``.
 
-    It has happened, so it isn't refused for a lost fence: it settles the effect or is kept as evidence. Refused as
-    ``NOT_FOUND`` where the run or the effect is gone.
+    It has happened, so it isn't refused for a lost fence: it settles the effect or is kept as evidence.
+    Refused as ``NOT_FOUND`` where the run or the effect is gone.
     """
     run = working_set.runs.get(command.fence.run_id)
     effect = working_set.effects.get((command.fence.run_id, command.key))
@@ -104,9 +104,10 @@ def finish(working_set: WorkingSet, command: c.FinishEffect) -> c.Outcome:
 def note_outcome(working_set: WorkingSet, run: RunRow, effect: EffectRow, command: c.FinishEffect) -> bool:
     """Bring the outcome of one request into the effect's row; True if it could only be kept as evidence.
 
-    In time it settles the effect: completed, failed for good, or failed where no other request is open. Too late, a
-    value still settles an effect that nobody else is executing, and a held run goes on once nothing of it is in doubt.
-    The same outcome told again changes nothing, because the answer to the first may have been lost.
+    In time it settles the effect: completed, failed for good, or failed where no other request is open. Too
+    late, a value still settles an effect that nobody else is executing, and a held run goes on once nothing
+    of it is in doubt. The same outcome told again changes nothing, because the answer to the first may have
+    been lost.
     """
     if _told_before(effect, command):
         return False
@@ -145,8 +146,8 @@ def _record(
     working_set: WorkingSet, effect: EffectRow, command: c.FinishEffect, *, timely: bool, contested: bool
 ) -> bool:
     """Apply one request's outcome; True if it could only be kept as evidence."""
-    # A failure says nothing of a request that a later attempt has made since; and whether its own one is still
-    # counted as open nobody knows, because a decision may have settled it: so it stays evidence.
+    # A failure says nothing of a request that a later attempt has made since; and whether its own one is
+    # still counted as open nobody knows, because a decision may have settled it: so it stays evidence.
     open_still = effect.unsettled and effect.attempt == command.fence.attempt
     match command.outcome:
         case c.RequestOutcome.COMPLETED:
@@ -199,9 +200,10 @@ def _fail(working_set: WorkingSet, effect: EffectRow, command: c.FinishEffect, *
 
 
 def settle(working_set: WorkingSet, command: c.SettleEffect) -> c.Outcome:
-    """Decide an effect in doubt, by a person's word or by what a look-up found: applied with a value, or not applied.
+    """Decide an effect in doubt, by a person's word or a look-up: applied with a value, or not applied.
 
-    Refused as ``NOT_FOUND``; and as ``_settle_refusal`` says. A held run goes on once nothing of it is in doubt.
+    Refused as ``NOT_FOUND``; and as ``_settle_refusal`` says. A held run goes on once nothing of it is in
+    doubt.
     """
     run = working_set.runs.get(command.run_id)
     effect = working_set.effects.get((command.run_id, command.key))
@@ -231,9 +233,10 @@ def _settle_refusal(
 
     - ``NOT_OWNER``: the caller decides as an attempt (by look-up), and its fence no longer holds.
     - ``CHANGED``: it decided by an older row than this one.
-    - ``BEING_EXECUTED``: the owner's request is under way, and its outcome is about to say what a person would guess.
-    - ``NOT_IN_DOUBT``: there is nothing to decide, or a late outcome decides it when the attempt ends. Completed
-      without a storable value is as good as in doubt: a person may supply the value.
+    - ``BEING_EXECUTED``: the owner's request is under way, and its outcome will say what a
+      person could only guess.
+    - ``NOT_IN_DOUBT``: there is nothing to decide, or a late outcome decides it when the attempt ends.
+      Completed without a storable value is as good as in doubt: a person may supply the value.
     """
     if command.fence is not None and not working_set.owns(command.fence):
         return c.Refusal.NOT_OWNER

@@ -51,12 +51,15 @@ def late_outcome_of(attempt: int) -> str:
 
 
 def is_late_outcome(source: str) -> bool:
-    """Whether the effect's own function gave the outcome, and nobody else."""
+    """Whether the effect's own function returned the outcome, and nobody decided it."""
     return source.startswith(_LATE)
 
 
 def credit(effect: EffectRow, by: str | None) -> None:
-    """Name who settles the effect now, if not its own request; whoever had settled it before stays visible."""
+    """Name who settles the effect now, if not its own request.
+
+    Whoever had settled it before stays visible.
+    """
     if effect.resolved_by is not None and effect.state is not EffectState.COMPLETED:
         add_evidence(effect, f"settled as not applied by {effect.resolved_by} before")
     effect.resolved_by = by

@@ -1,4 +1,4 @@
-"""Executes one command against the pages of a transaction."""
+"""Executes one command against the working set of a transaction."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def execute(working_set: WorkingSet, command: c.Command) -> c.Outcome:
     """Decide one command. Claims, upkeep and subscriptions are not decided by rows, so a store does those."""
     rule = _RULES.get(type(command))
     if rule is None:
-        raise TypeError(f"{type(command).__name__} is not decided by the ledger")
+        raise TypeError(f"{type(command).__name__} is not decided by the rules")
     return rule(working_set, command)

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 def create(working_set: WorkingSet, command: c.CreateRuns) -> c.Outcome:
     """Store new runs, or return those that have the idempotency key already.
 
-    A key is known by its scope and by the scopes that the task had under earlier names. What was found is returned
-    with the fingerprints of its arguments: whether they differ is the caller's to say. Refused as ``NOT_OWNER`` where
-    a run makes children that it no longer owns, because whoever took it over makes them itself.
+    A key is known by its scope and by the scopes that the task had under earlier names. What was found is
+    returned with the fingerprints of its arguments: whether they differ is the caller's to say. Refused as
+    ``NOT_OWNER`` where a run makes children that it no longer owns, because whoever took it over makes them
+    itself.
     """
     if command.fence is not None and not working_set.owns(command.fence):
         owner = working_set.runs.get(command.fence.run_id)
@@ -70,8 +71,8 @@ def _insert(
 def claim(working_set: WorkingSet, command: c.Claim, candidates: list[str]) -> list[RunRow]:
     """Assign the candidates that are still pending and due to the claim's owner; pass over the others.
 
-    Each begins an attempt, whose number is the fence: whatever an earlier attempt still sends in is refused by it.
-    The store adds payloads and history afterwards.
+    Each begins an attempt, whose number is the fence: whatever an earlier attempt still sends in is refused
+    by it. The store adds payloads and history afterwards.
     """
     claimed = []
     for run_id in candidates:
@@ -97,8 +98,9 @@ def claim(working_set: WorkingSet, command: c.Claim, candidates: list[str]) -> l
 def renew(working_set: WorkingSet, command: c.Renew) -> c.Outcome:
     """Lengthen the leases of the fences that their owner still holds, counted from the store's now.
 
-    It is never refused as a whole: a run that is no longer the caller's comes back as lost, and its attempt has to
-    stop. One that somebody asked to cancel comes back as cancelling, and keeps its lease until it has stopped.
+    It is never refused as a whole: a run that is no longer the caller's comes back as lost, and its attempt
+    has to stop. One that somebody asked to cancel comes back as cancelling, and keeps its lease until it has
+    stopped.
     """
     lost, cancelling = set(), set()
     for fence in command.fences:
@@ -141,15 +143,15 @@ def end_attempt(working_set: WorkingSet, command: c.EndAttempt) -> c.Outcome:
     """End the attempt, and decide what becomes of its run: ``command.state`` is what the caller asks for.
 
     - Effects that a late outcome has settled are settled first, and count no longer as in doubt.
-    - A run doesn't succeed or fail over an effect in doubt whose policy is not to send it again: it is held. Nor is
-      it retried after an error where that could only hold it again.
+    - A run doesn't succeed or fail over an effect in doubt whose policy is not to send it again: it is held.
+      Nor is it retried after an error where that could only hold it again.
     - A run that was to be held, and was decided meanwhile, goes on.
     - One that somebody asked to cancel is cancelled, unless it has succeeded.
     - One that was being given back when its owner died was released, and not a crash.
     - A run that fails for good makes its dead-letter run, once.
 
-    Refused as ``NOT_OWNER`` where the caller is the owner and its fence no longer holds, or takes over and the lease
-    has not lapsed: somebody else decides about the run then.
+    Refused as ``NOT_OWNER`` where the caller is the owner and its fence no longer holds, or takes over and
+    the lease has not lapsed: somebody else decides about the run then.
     """
     run = working_set.runs.get(command.fence.run_id)
     if run is None or not _may_end(working_set, run, command):
@@ -260,10 +262,12 @@ def _count(run: RunRow, outcome: AttemptOutcome) -> None:
 
 
 def _keeps_its_place(run: RunRow, outcome: AttemptOutcome) -> bool:
-    """Whether a run goes on before what waits. What failed goes behind it, or it could keep others from ever starting.
+    """Whether a run goes on before what waits.
 
-    So does a suspect. One that has only lost its process may have an effect in doubt, which should not wait for
-    a whole queue.
+    What failed goes behind it, or it could keep others from ever starting.
+
+    So does a suspect. One that has only lost its process may have an effect in doubt, which should not wait
+    for a whole queue.
     """
     crashed_before = run.crashes >= c.SUSPECT_CRASHES
     return outcome is AttemptOutcome.RELEASED or (outcome is AttemptOutcome.EXPIRED and not crashed_before)
@@ -291,8 +295,8 @@ def _move(
 def cancel(working_set: WorkingSet, command: c.CancelRun) -> c.Outcome:
     """Cancel a run: at once where nobody executes it, else by asking its owner, who stops the attempt.
 
-    ``force`` doesn't wait for the owner: its attempt is closed, and whatever it sends in later is evidence. A run
-    that has ended stays as it is (``changed`` is false). Refused as ``NOT_FOUND`` only.
+    ``force`` doesn't wait for the owner: its attempt is closed, and whatever it sends in later is evidence. A
+    run that has ended stays as it is (``changed`` is false). Refused as ``NOT_FOUND`` only.
     """
     run = working_set.runs.get(command.run_id)
     if run is None:
@@ -315,9 +319,9 @@ def cancel(working_set: WorkingSet, command: c.CancelRun) -> c.Outcome:
 def retry(working_set: WorkingSet, command: c.RetryRun) -> c.Outcome:
     """Let a run begin anew that has failed or was cancelled, with its counts of errors and crashes at 0.
 
-    Its journal stays: what is recorded as completed isn't sent again. A running one is taken from an owner whose
-    lease lapsed, and with ``force`` from any. Refused as ``NOT_FOUND``; as ``OWNER_ALIVE`` where an owner still
-    executes it; as ``WRONG_STATE`` where it succeeded, is held, or is pending anyway.
+    Its journal stays: what is recorded as completed isn't sent again. A running one is taken from an owner
+    whose lease lapsed, and with ``force`` from any. Refused as ``NOT_FOUND``; as ``OWNER_ALIVE`` where an
+    owner still executes it; as ``WRONG_STATE`` where it succeeded, is held, or is pending anyway.
     """
     run = working_set.runs.get(command.run_id)
     if run is None:

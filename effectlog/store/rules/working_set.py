@@ -59,7 +59,7 @@ class WorkingSet(Struct):
     keys: dict[IdempotencyKey, KeyRow] = field(default_factory=dict)
     changed_runs: set[str] = field(default_factory=set)
     changed_effects: dict[EffectId, bool] = field(default_factory=dict)
-    """True where nothing but a completion happened to the row: its success columns are all there is to write."""
+    """True where the row was completed and nothing else: only its success columns are to be written."""
     new_runs: list[NewRun] = field(default_factory=list)
     new_keys: list[tuple[IdempotencyKey, KeyRow]] = field(default_factory=list)
     begun: list[AttemptRow] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""One batch of commands as one SQLite transaction: load what the ledger needs, decide, write back.
+"""One batch of commands as one SQLite transaction: load what the rules need, decide, write back.
 
 Runs on the writer connection's own thread, from ``BEGIN IMMEDIATE`` to ``COMMIT`` without a gap, so no
 cancelled caller can leave a transaction open.
@@ -106,7 +106,8 @@ def _load(connection: sqlite3.Connection, working_set: WorkingSet, wanted: RowsN
 
 
 def _rows(connection: sqlite3.Connection, statement: str, wanted: Iterable[Any]) -> list[Any]:
-    # Fetched to the end: a statement that is left halfway, by a row that can't be read, would keep its moment open.
+    # Fetched to the end: a statement that is left halfway, by a row that can't be read, would keep its moment
+    # open.
     return connection.execute(SQL[statement], (as_json(wanted),)).fetchall()
 
 
@@ -141,7 +142,7 @@ _COLUMNS: Mapping[str, Callable[[Any], columns.Columns]] = {
 def _write_effects(
     connection: sqlite3.Connection, only_completed: Mapping[EffectId, bool], effects: Iterable[EffectRow]
 ) -> None:
-    """Most effects are begun or completed, and of those only the columns that can have changed are written."""
+    """Most effects are begun or completed: only columns that can have changed are written then."""
     begun, completed, other = [], [], []
     for effect in effects:
         if effect.version == 1:
@@ -199,7 +200,7 @@ def _take_apart(
     command: c.Claim,
     found: list[str],
 ) -> list[StoredRun]:
-    """Claim one by one: a row that breaks the database's own rules fails its run, and keeps no other one waiting."""
+    """Claim one by one: a row that breaks the database's rules fails its own run alone."""
     claims.forget_claim(working_set, found)
     live.forget()
     stored: list[StoredRun] = []

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CHUNKS = (64, 32, 16, 8, 4, 2, 1)
-"""Rows in one step, so that six steps write any remainder; few sizes, so that the statements stay prepared."""
+"""Rows in one step, so that six steps write any remainder.
+
+Few sizes, so that the statements stay prepared.
+"""
 _ROW = re.compile(r"VALUES (\((?:\?|, |[^()?])*\))")
 
 

@@ -1,8 +1,8 @@
 """Tells when another connection has committed to an SQLite file: its ``data_version`` says so.
 
-Looks from a thread of its own, where a look costs half of what it costs on an event loop. Where the operating system
-tells of writes to the WAL it looks only then; elsewhere, and where it turns out to be deaf, at short intervals.
-It reads no tables. The invariant: no commit stays unnoticed for longer than ``SILENCE``.
+Looks from a thread of its own, where a look costs half of what it costs on an event loop. Where the operating
+system tells of writes to the WAL it looks only then; elsewhere, and where it turns out to be deaf, at short
+intervals. It reads no tables. The invariant: no commit stays unnoticed for longer than ``SILENCE``.
 """
 
 from __future__ import annotations
@@ -73,17 +73,20 @@ class ChangeWatch:
                 self._look()
 
     def _listen(self, writes: FileWrites) -> bool:
-        """Wait for a write and look for the commit that it belongs to; False if one came without a write told of."""
+        """Wait for a write and look for the commit that it belongs to.
+
+        False if one came without a write told of.
+        """
         writes.wait(SILENCE)
         if writes.any():
             self._look_for_commits(writes)
             return True
-        # A write comes before its commit is seen, so it would have been told of by now, unless the disk took longer
-        # than our silence; taken for deafness, that costs looks and nothing else.
+        # A write comes before its commit is seen, so it would have been told of by now, unless the disk took
+        # longer than our silence; taken for deafness, that costs looks and nothing else.
         return not self._look() or writes.any()
 
     def _look_for_commits(self, writes: FileWrites) -> None:
-        """Look until nothing has been written for a while: each write may belong to a commit that is not seen yet."""
+        """Look until writes cease: each may belong to a commit that can't be seen yet."""
         pause, written = _FIRST_PAUSE, time.monotonic()
         while not self._stopping and time.monotonic() - written < SILENCE:
             self._look()

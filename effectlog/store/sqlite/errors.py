@@ -13,7 +13,8 @@ UNSTORABLE = (sqlite3.IntegrityError, OverflowError)
 
 def no_connection(transaction: Any) -> ConfigurationError:
     return ConfigurationError(
-        f"a {type(transaction).__name__} is no connection of sqlite3, aiosqlite or SQLAlchemy, so nothing can be "
+        f"a {type(transaction).__name__} is no connection of sqlite3, aiosqlite or SQLAlchemy, so nothing "
+        f"can be "
         f"stored in its transaction"
     )
 
@@ -26,7 +27,8 @@ def translated(error: Exception, name: str) -> StoreError:
     match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return StoreError(
-                f"store locked by another connection, of another process or of this one: {name}. It is retried while "
+                f"store locked by another connection, of another process or of this one: {name}. It is "
+                f"retried while "
                 f"leases last; find who keeps a write transaction on the file open",
                 transient=True,
             )
@@ -52,7 +54,8 @@ def translated(error: Exception, name: str) -> StoreError:
 
 
 _IN_THE_WAY = (
-    "look for a full disk or quota, a limit of this process (RLIMIT_FSIZE, open files), missing rights and, in the "
+    "look for a full disk or quota, a limit of this process (RLIMIT_FSIZE, open files), missing rights and, "
+    "in the "
     "system's log, a failing disk"
 )
 

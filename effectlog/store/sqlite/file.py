@@ -54,7 +54,10 @@ def _check_place(file: Path) -> None:
 
 
 def guarded(path: str) -> FileGuard:
-    """Hold the file, or a new one, against what would lose records. Raises StoreRefused for what is no database."""
+    """Hold the file, or a new one, against what would lose records.
+
+    Raises StoreRefused for what is no database.
+    """
     try:
         guard = FileGuard(path)
         start = guard.first_bytes()
@@ -69,8 +72,8 @@ def guarded(path: str) -> FileGuard:
 def roll_back_journal(path: str) -> None:
     """Let SQLite undo a change of the journal's mode that was cut off: it locks the whole file for that.
 
-    It has to be done before the file is held, and by a connection that is gone when it is. A journal in use belongs
-    to another process, which is making the store this moment.
+    It has to be done before the file is held, and by a connection that is gone when it is. A journal in use
+    belongs to another process, which is making the store this moment.
     """
     if Path(f"{path}-journal").exists():
         with contextlib.closing(_existing(path)) as connection, contextlib.suppress(sqlite3.OperationalError):
@@ -84,7 +87,8 @@ def _existing(path: str) -> sqlite3.Connection:
 def tidy(path: str) -> None:
     """Write what is left in the WAL into the file, and remove the WAL, where nobody else has the file open.
 
-    By a connection that is made for it: one that was open before may have lost its locks to somebody's plain close.
+    By a connection that is made for it: one that was open before may have lost its locks to somebody's plain
+    close.
     """
     with (
         contextlib.suppress(sqlite3.Error),
@@ -95,7 +99,7 @@ def tidy(path: str) -> None:
 
 
 def _writable(place: Path) -> bool:
-    # Root may write where no one is meant to: a missing write bit is then the only sign.
+    # Root may write where nobody is meant to: a missing write bit is then the only sign.
     return os.access(place, os.W_OK) and place.stat().st_mode & 0o222 != 0
 
 

@@ -1,17 +1,18 @@
 """Keeps a SQLite file's locks against what SQLite can't see: plain closes, forks, links.
 
-POSIX drops every lock that a process has on a file as soon as the process closes *any* descriptor of it, and passes no
-lock on to a forked child (https://sqlite.org/howtocorrupt.html, sections 2.2 and 2.6). Another process then takes
-itself for the last one that has the file open, and deletes the live WAL: what was acknowledged is gone. So this
-process opens the file once, beside SQLite:
+POSIX drops every lock that a process has on a file as soon as the process closes *any* descriptor of it, and
+passes no lock on to a forked child (https://sqlite.org/howtocorrupt.html, sections 2.2 and 2.6). Another
+process then takes itself for the last one that has the file open, and deletes the live WAL: what was
+acknowledged is gone. So this process opens the file once, beside SQLite:
 
 - that descriptor stays open for as long as anybody holds locks on the file;
-- through it, the process holds read locks of its own on the bytes that SQLite locks before it deletes a WAL or
-  truncates a WAL index. They are OFD locks (https://man7.org/linux/man-pages/man2/fcntl_locking.2.html): they belong
-  to the open file, so neither a close of another descriptor nor a fork takes them away.
+- through it, the process holds read locks of its own on the bytes that SQLite locks before it deletes a WAL
+  or truncates a WAL index. They are OFD locks (https://man7.org/linux/man-pages/man2/fcntl_locking.2.html):
+  they belong to the open file, so neither a close of another descriptor nor a fork takes them away.
 
-The invariant: while a store is open here, no process that goes through SQLite deletes its WAL or resets its index.
-Only Linux has OFD locks; elsewhere nothing of effectlog's closes a descriptor too early, and others must not either.
+The invariant: while a store is open here, no process that goes through SQLite deletes its WAL or resets its
+index. Only Linux has OFD locks; elsewhere nothing of effectlog's closes a descriptor too early, and others
+must not either.
 """
 
 from __future__ import annotations
@@ -32,9 +33,12 @@ if sys.platform != "win32":
 
 HEADER = b"SQLite format 3\x00"
 _IN_WAL_MODE = (18, 2)
-"""The header's byte that says which journal the file has, and its value for a WAL (https://sqlite.org/fileformat2.html)."""
+"""The header's byte for the kind of journal, and a WAL's value (https://sqlite.org/fileformat2.html)."""
 _SHARED_RANGE = (0x40000002, 510)
-"""Every reader holds a read lock on these bytes of the database; who closes last asks for a write lock on them."""
+"""Every reader holds a read lock on these bytes of the database.
+
+Who closes last asks for a write lock on them.
+"""
 _INDEX_IN_USE = (128, 1)
 """The "deadman switch" of the WAL index: who finds it unlocked truncates the index."""
 _FLOCK = struct.Struct("@hhqqi")
@@ -45,7 +49,7 @@ _PATIENCE = 5.0
 
 
 class _HeldFile:
-    """One file that this process has open beside SQLite, for as long as anything here may have locks on it."""
+    """One file that this process has open beside SQLite, while anything here may have locks on it."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -64,7 +68,8 @@ class _HeldFile:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise StoreError(
-                        "another process has locked the whole SQLite file, as one that is stopped while it closes it, or "
+                        "another process has locked the whole SQLite file, as one that is stopped while it "
+                        "closes it, or "
                         "that uses locking_mode=EXCLUSIVE; find it, and open the log again",
                         transient=True,
                     ) from None
@@ -171,13 +176,18 @@ class FileGuard:
         names = found.st_nlink
         if names > 1:
             raise StoreRefused(
-                f"{self._path} has {names} names (hard links), and SQLite keeps a log of its own beside each: what is "
-                f"written under one is not seen under the other, and the file is damaged. Remove the other names, or "
+                f"{self._path} has {names} names (hard links), and SQLite keeps a log of its own beside "
+                f"each: what is "
+                f"written under one is not seen under the other, and the file is damaged. Remove the other "
+                f"names, or "
                 f"make a copy with 'effectlog backup'"
             )
 
     def first_bytes(self) -> bytes:
-        """What tells a database from another file; empty for a new one. Read without opening the file again."""
+        """What tells a database from another file; empty for a new one.
+
+        Read without opening the file again.
+        """
         return os.pread(self._database.descriptor, 100, 0)
 
     def hold_database(self) -> None:
@@ -215,7 +225,8 @@ class FileGuard:
     def _gone(self, path: str) -> StoreError:
         self.broken = True
         return StoreError(
-            f"{path} was deleted, moved or replaced while the store was open: what is written now would be seen "
+            f"{path} was deleted, moved or replaced while the store was open: what is written now would be "
+            f"seen "
             f"by nobody. End this process, see to it that the right file is there, and start again",
             transient=False,
             reason=StoreTrouble.STORE_GONE,
@@ -224,8 +235,8 @@ class FileGuard:
     def release(self) -> bool:
         """Let the files go, once no connection of the store is open. True if no other log here has them open.
 
-        Those of a store that was taken away stay held until the process ends, so that no connection that is left
-        writes an old WAL into a new file.
+        Those of a store that was taken away stay held until the process ends, so that no connection that is
+        left writes an old WAL into a new file.
         """
         if os.getpid() != self._pid:
             return False

@@ -1,8 +1,8 @@
 """Keeps a process from forking while SQLite is at work in one of its threads.
 
-SQLite keeps who holds which of a file's locks in the process's memory. A child that is forked in the middle of a
-transaction inherits that as held for ever, and a log of its own on the same file would never get to write. The
-invariant: at a fork no function that was called through ``at_work`` is running.
+SQLite keeps who holds which of a file's locks in the process's memory. A child that is forked in the middle
+of a transaction inherits that as held for ever, and a log of its own on the same file would never get to
+write. The invariant: at a fork no function that was called through ``at_work`` is running.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Wakes a thread when somebody writes to a file, where the operating system tells: Linux, by inotify.
 
-What it wakes for is a hint. Elsewhere, or where a file system tells nothing, ``watch_writes`` gives None or a watch
-that stays silent, and whoever waits has to look by itself. (https://man7.org/linux/man-pages/man7/inotify.7.html)
+What it wakes for is a hint. Elsewhere, or where a file system reports nothing, ``watch_writes`` returns None
+or a watch that stays silent, and whoever waits has to look by itself.
+(https://man7.org/linux/man-pages/man7/inotify.7.html)
 """
 
 from __future__ import annotations

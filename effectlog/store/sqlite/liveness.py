@@ -6,8 +6,8 @@ other (POSIX ``lockf`` belongs to the process and would not). A file is put in p
 locked, so a file that can be locked proves that its owner is gone. A missing file proves nothing
 (somebody may have tidied up), unless the machine has been restarted since.
 
-The files lie in one folder beside the store, which ``OwnersFolder`` guards. Owners' names come out of rows, so one
-that no owner of ours can have is never looked for.
+The files lie in one folder beside the store, which ``OwnersFolder`` guards. Owners' names come out of rows,
+so one that no owner of ours can have is never looked for.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def share_folder(path: str) -> None:
-    """Make the owners' folder of a store that users write whose file it is not: they could not make it themselves."""
+    """Make the owners' folder of a shared store: users who don't own the file could not make it."""
     if sys.platform != "win32":
         OwnersFolder(f"{path}-owners", path).make_if_shared()
 

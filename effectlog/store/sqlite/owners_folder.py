@@ -1,8 +1,8 @@
 """The folder beside a SQLite store in which its owners' locks lie.
 
-Whoever may write it can make live owners look dead. So the invariant: it is used only while it is a folder of the
-user whose the store's file is (or root's), and nobody may write it who may not write that file. Everything in it is
-opened relative to the folder that was checked, never through a link.
+Whoever may write it can make live owners look dead. So the invariant: it is used only while it is a folder of
+the user whose the store's file is (or root's), and nobody may write it who may not write that file.
+Everything in it is opened relative to the folder that was checked, never through a link.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ class OwnersFolder:
 
     @contextlib.contextmanager
     def opened(self, *, make: bool = False) -> Iterator[int]:
-        """A descriptor of the folder. Raises FileNotFoundError if it is not there, StoreError if it can't be trusted."""
+        """A descriptor of the folder.
+
+        Raises FileNotFoundError if it is not there, StoreError if it can't be trusted.
+        """
         rights = _rights_of(self._store)
         if make:
             self._make(rights)
@@ -83,7 +86,8 @@ class OwnersFolder:
             return
         if os.geteuid() not in (rights.uid, 0):
             raise StoreError(
-                f"{self._path} is not there, and only the user whose the store's file is can make it: open the log once "
+                f"{self._path} is not there, and only the user whose the store's file is can make it: open "
+                f"the log once "
                 f"as that user, after the file was made writable for others",
                 transient=False,
             )
@@ -109,14 +113,16 @@ class OwnersFolder:
 
     def _refuse(self, what: str) -> NoReturn:
         raise StoreError(
-            f"{self._path} {what}, so somebody else could make live workers look dead. See who put it there, remove it "
+            f"{self._path} {what}, so somebody else could make live workers look dead. See who put it there, "
+            f"remove it "
             f"while no worker runs, and start again: effectlog makes it as it should be",
             transient=False,
         )
 
     def _not_writable(self) -> StoreError:
         return StoreError(
-            f"{self._path} can't be written by this user, so nobody could tell whether this process is alive; "
+            f"{self._path} can't be written by this user, so nobody could tell whether this process is "
+            f"alive; "
             f"give the folder the same owner, group and rights as the store's file",
             transient=False,
         )
@@ -143,7 +149,7 @@ class OwnersFolder:
                 self._path.rmdir()
 
     def make_if_shared(self) -> None:
-        """Make the folder where this user alone can and others need it: they may write the store, but don't own it."""
+        """Make the folder where only this user can and others, who write the store, need it."""
         rights = _rights_of(self._store)
         with contextlib.suppress(OSError, StoreError):
             if rights.mode & _OTHERS_WRITE:

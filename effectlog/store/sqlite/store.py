@@ -56,8 +56,8 @@ class SqliteStore(SqliteReads):
     """A store in one local SQLite file, or in memory (``":memory:"``, gone with the log).
 
     Args:
-        path: the file; it is created if missing, its folder must exist. A relative one is looked for where the
-            process is when the store is made, whatever it changes to later.
+        path: the file; it is created if missing, its folder must exist. A relative one is looked for where
+            the process is when the store is made, whatever it changes to later.
         clock: replaces the machine's clocks, for tests.
         busy_timeout: seconds to wait for another process's write before a call fails.
     """
@@ -66,7 +66,8 @@ class SqliteStore(SqliteReads):
         self, path: str | os.PathLike[str], *, clock: Clock | None = None, busy_timeout: float = 5.0
     ) -> None:
         self._in_memory = path == ":memory:"
-        # Whoever changes the folder, or a link, while the store is in use must not send the next connection elsewhere.
+        # Whoever changes the folder, or a link, while the store is in use must not send the next connection
+        # elsewhere.
         self._path = ":memory:" if self._in_memory else real_path(path)
         self._clock = clock or SystemClock()
         self._busy_timeout = busy_timeout
@@ -128,7 +129,8 @@ class SqliteStore(SqliteReads):
             if connection is not None:
                 with contextlib.suppress(sqlite3.Error):
                     await connection.close()
-                # It has nothing left to do; but a thread that is still seen after a close is taken for a leak.
+                # It has nothing left to do; but a thread that is still seen after a close is taken for a
+                # leak.
                 connection._thread.join(1.0)  # noqa: SLF001 - as in ``_connect``
         if guard is not None and guard.release():
             # On this thread: at the end of a process no other can be started.
@@ -150,7 +152,8 @@ class SqliteStore(SqliteReads):
         try:
             return await connection
         except BaseException as error:
-            # aiosqlite has told its thread to end. The thread still answers to this loop, which must be there then.
+            # aiosqlite has told its thread to end. The thread still answers to this loop, which must be there
+            # then.
             connection._thread.join(1.0)  # noqa: SLF001 - as above
             if isinstance(error, sqlite3.Error):
                 raise translated(error, self.name) from error
@@ -200,7 +203,7 @@ class SqliteStore(SqliteReads):
         return outcomes
 
     def hand_over(self, work: Callable[[Apply], None]) -> None:
-        """Call ``work`` on the writer's thread, after all that was handed over before, with a blocking ``apply``."""
+        """Call ``work`` on the writer's thread, after what came before, with a blocking ``apply``."""
         writer = self._opened(self._writer)
         # As in ``_call``; nobody waits for it, so there is no future to answer.
         writer._tx.put_nowait((None, partial(work, self._apply_here)))  # noqa: SLF001
@@ -227,10 +230,10 @@ class SqliteStore(SqliteReads):
             await self._call(self._writer, _roll_back)
 
     async def apply_within(self, transaction: Any, commands: Sequence[Command]) -> list[Outcome]:
-        """Apply inside the caller's own transaction on this file: seen when it commits, gone if it rolls back.
+        """Apply inside the caller's transaction on this file: seen when it commits, gone if it rolls back.
 
-        ``transaction``: a connection of sqlite3, aiosqlite or SQLAlchemy (or its session). Where an outcome is
-        ``Refused`` or late, nothing of this call is stored, and the caller must roll back. Raises
+        ``transaction``: a connection of sqlite3, aiosqlite or SQLAlchemy (or its session). Where an outcome
+        is ``Refused`` or late, nothing of this call is stored, and the caller must roll back. Raises
         ConfigurationError for anything else, and StoreError, after which the caller must roll back too.
         """
         check_commands(commands)
@@ -259,7 +262,8 @@ class SqliteStore(SqliteReads):
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
                 raise StoreError(
-                    f"{self.name}: the caller's transaction can't write ({error}), because another one does or did "
+                    f"{self.name}: the caller's transaction can't write ({error}), because another one does "
+                    f"or did "
                     f"since it first read; roll it back, and begin it with BEGIN IMMEDIATE",
                     transient=True,
                 ) from error
@@ -267,14 +271,15 @@ class SqliteStore(SqliteReads):
 
     @contextlib.contextmanager
     def transaction_sync(self) -> Iterator[transactions.OpenTransaction]:
-        """A transaction on this file for an effect's own writes, on a sqlite3 connection of the calling thread.
+        """Open a transaction for an effect's own writes, on a sqlite3 connection of the calling thread.
 
         It is rolled back unless ``commit`` is called. Nobody else writes to the file meanwhile.
         """
         self._check_process()
         if self._in_memory:
             raise ConfigurationError(
-                "a store in memory has no second connection, so it can't give an effect a transaction; use a file"
+                "a store in memory has no second connection, so it can't give an effect a transaction; use a "
+                "file"
             )
         with contextlib.ExitStack() as stack:
             try:
@@ -298,8 +303,8 @@ class SqliteStore(SqliteReads):
     async def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the store as it is at one moment into a new file, beside whatever is being written.
 
-        Durable on return. Raises ConfigurationError where the file exists or the store is in memory, StoreError
-        where it can't be written.
+        Durable on return. Raises ConfigurationError where the file exists or the store is in memory,
+        StoreError where it can't be written.
         """
         self._opened(self._writer)
         if self._in_memory:

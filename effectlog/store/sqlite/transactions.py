@@ -46,7 +46,8 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
     file = next(row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main")
     if not file or path == ":memory:" or not Path(file).samefile(path):
         raise ConfigurationError(
-            f"the connection is to {file or ':memory:'} and the store is {path}; only a transaction on the store's own "
+            f"the connection is to {file or ':memory:'} and the store is {path}; only a transaction on the "
+            f"store's own "
             f"file can hold both"
         )
     if connection.in_transaction:
@@ -69,7 +70,10 @@ class OpenTransaction:
         return self.connection.in_transaction
 
     def commit(self) -> None:
-        """Commit; raises StoreError with ``StoreTrouble.OUTCOME_UNKNOWN`` where the disk did not say whether it has it."""
+        """Commit.
+
+        Raises StoreError with ``StoreTrouble.OUTCOME_UNKNOWN`` where the disk did not say whether it has it.
+        """
         self.connection.set_authorizer(None)
         try:
             self.connection.execute("COMMIT")
@@ -103,8 +107,8 @@ def transaction(connect: Callable[[], sqlite3.Connection]) -> Iterator[OpenTrans
 def explained(name: str) -> Iterator[None]:
     """Tell what went wrong with a statement of the function's where that is not the function's doing.
 
-    A file that takes no writes fails them as it fails the store's own. And what ``_keep_open`` denied is called only
-    "not authorized" by SQLite: say what to do instead.
+    A file that takes no writes fails them as it fails the store's own. And what ``_keep_open`` denied is
+    called only "not authorized" by SQLite: say what to do instead.
     """
     try:
         yield
@@ -115,7 +119,8 @@ def explained(name: str) -> Iterator[None]:
         if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_AUTH:
             raise
         raise ConfigurationError(
-            "a transactional effect can't commit, roll back or begin by itself: what it wrote is committed together "
+            "a transactional effect can't commit, roll back or begin by itself: what it wrote is committed "
+            "together "
             "with its record when the function returns, and rolled back when it raises; leave that call out"
         ) from error
 
