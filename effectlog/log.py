@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import warnings
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from effectlog import telemetry
@@ -26,6 +28,7 @@ from effectlog.store import commands as c
 from effectlog.store.protocol import BacksUp
 from effectlog.store.resolve import resolve_store
 from effectlog.sync import SyncRun, SyncRunOperations, SyncWithin, SyncWorker
+from effectlog.user_warnings import users_frame
 from effectlog.validation import seconds, whole
 from effectlog.worker.owner import Owner, checked_lease
 from effectlog.worker.signals import let_go
@@ -91,6 +94,9 @@ class EffectLog(RunOperations):
         self._owner: Owner | None = None
         self._workers: weakref.WeakSet[Worker] = weakref.WeakSet()
         self._sync: SyncLog | None = None
+        frame = users_frame()
+        self._made_at = frame.f_code.co_filename, frame.f_lineno
+        self._unclosed: weakref.finalize[..., Any] | None = None
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -108,6 +114,10 @@ class EffectLog(RunOperations):
             await self.close()
             raise
         telemetry.watch(self._engine.store.name, self._engine.health)
+        # Of what everybody who can use the log holds, and not of the log alone: a worker or a handle may outlive it.
+        self._unclosed = weakref.finalize(self._runtime.use, _forget, self._engine, *self._made_at)
+        self._unclosed.atexit = False  # The engine is closed in order there.
+        self._engine.forgotten = partial(_warn_unclosed, self._engine.store.name, *self._made_at)
         return self
 
     async def __aexit__(
@@ -133,6 +143,8 @@ class EffectLog(RunOperations):
         if self._engine.inherited:
             return
         telemetry.unwatch(self._engine.store.name, self._engine.health)
+        if self._unclosed is not None:
+            self._unclosed.detach()
         for worker in list(self._workers):
             await worker.abandon()
         if self._owner is not None:
@@ -354,6 +366,22 @@ class SyncLog(SyncRunOperations):
     def backup(self, path: str | os.PathLike[str]) -> None:
         """As ``EffectLog.backup``."""
         self._call(self._log.backup(path), "log.backup(...)")
+
+
+def _forget(engine: Engine, file: str, line: int) -> None:
+    """Let go of a log that nobody can use or close any more."""
+    telemetry.unwatch(engine.store.name, engine.health)
+    engine.forget()
+    if not engine.inherited:
+        _warn_unclosed(engine.store.name, file, line)
+
+
+def _warn_unclosed(store: str, file: str, line: int) -> None:
+    message = (
+        f"the log on {store} was never closed: use 'with EffectLog(...)' or 'async with', or close it; what was "
+        f"acknowledged is stored, but a run under way is taken for a crash"
+    )
+    warnings.warn_explicit(message, ResourceWarning, file, line)
 
 
 def _by_name(chosen: list[TaskSpec] | None) -> Mapping[str, TaskSpec]:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from effectlog.attempt.in_flight import running_loop
@@ -54,6 +55,7 @@ class Portal:
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        self._forgotten: weakref.finalize[..., Any] | None = None
 
     def call(self, coroutine: Coroutine[Any, Any, T], twin: str) -> T:
         """Run the coroutine and return its result; ``twin`` is what a coroutine should use instead."""
@@ -98,6 +100,8 @@ class Portal:
                     daemon=True,
                 )
                 self._thread.start()
+                self._forgotten = weakref.finalize(self, _stop, self._loop, self._closing)
+                self._forgotten.atexit = False  # It is a daemon's.
             return self._loop
 
     def _leave_the_parents_behind(self) -> None:
@@ -117,10 +121,16 @@ class Portal:
             return
         with contextlib.suppress(StoreClosed):
             self._owed.add(asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop)).result()
-        self._closing.set()
-        loop.call_soon_threadsafe(loop.stop)
+        if self._forgotten is not None:
+            self._forgotten.detach()
+        _stop(loop, self._closing)
         thread.join()
-        loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop, closing: threading.Event) -> None:
+    closing.set()
+    with contextlib.suppress(RuntimeError):  # Its thread has closed it.
+        loop.call_soon_threadsafe(loop.stop)
 
 
 def _serve(loop: asyncio.AbstractEventLoop, closing: threading.Event, owed: Owed) -> None:
@@ -135,6 +145,7 @@ def _serve(loop: asyncio.AbstractEventLoop, closing: threading.Event, owed: Owed
         logger.critical("effectlog: the thread of log.sync ended", exc_info=error)
     finally:
         owed.fail(_lost)
+        loop.close()
 
 
 def _lost() -> StoreClosed:

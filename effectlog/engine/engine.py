@@ -47,6 +47,8 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
+        self.forgotten: Callable[[], object] = lambda: None
+        """Called where the process ends and nobody has closed the log."""
         self.changes = Changes(store)
         self._batches = Batches(store)
         self._begin()
@@ -113,21 +115,35 @@ class Engine:
                 f"{self.store.name} is not opened, because the system has no thread for it: {error}"
             ) from error
         self._thread = thread
-        atexit.register(self.close)
+        atexit.register(self._close_at_exit)
         return opened
 
     def close(self) -> None:
         """Commit what was handed in, close the store and end the thread. May be called twice."""
-        atexit.unregister(self.close)
+        atexit.unregister(self._close_at_exit)
         thread = self._thread
         if thread is None or self.inherited:
             return
-        with self._inbox.lock:
-            self._inbox.close()
-            self._signal_soon()
+        self._close_soon()
         if thread is not threading.current_thread():
             thread.join()
         self._thread = None
+
+    def _close_soon(self) -> None:
+        with self._inbox.lock:
+            self._inbox.close()
+            self._signal_soon()
+
+    def forget(self) -> None:
+        """Close without waiting, on whatever thread: nobody can use the log any more."""
+        atexit.unregister(self._close_at_exit)
+        if self._thread is not None and not self.inherited:
+            # Not here: the collector may have interrupted code of this thread that holds the queue's lock.
+            threading.Thread(target=self._close_soon, name="effectlog-forgotten", daemon=True).start()
+
+    def _close_at_exit(self) -> None:
+        self.forgotten()
+        self.close()
 
     def _main(self, opened: concurrent.futures.Future[None]) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from effectlog.codec import encode_as
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from effectlog.engine.engine import Engine
     from effectlog.keys import Seals
     from effectlog.store.protocol import Store
+
+
+class Use:
+    """Held by whatever can still use a log: the log itself, its workers, the handles of its runs."""
+
+    __slots__ = ("__weakref__",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,9 @@ class Runtime:
     """Entered around each call of an effect's function. A seam for tests: None in production."""
     longest_settle: float = math.inf
     """No settle time counts for longer: tests that simulate the destination need not wait for it."""
+
+    use: Use = field(default_factory=Use, compare=False)
+    """Once nobody holds it, nobody can close the log any more."""
 
     @property
     def store(self) -> Store:
