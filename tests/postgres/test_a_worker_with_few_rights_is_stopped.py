@@ -18,7 +18,7 @@ from effectlog.store.postgres.store import PostgresStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-# As the README says.
+# As docs/postgresql.md says.
 GRANTS = """
 GRANT USAGE ON SCHEMA effectlog TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA effectlog TO {role};
@@ -81,7 +81,7 @@ async def test_it_can_do_everything_but_create(postgres_database: str, worker_ur
 
 @pytest.fixture
 async def granted(postgres_database: str, worker_url: str) -> str:
-    """The database's owner migrated it, and the worker's role has what the README says; returns its name."""
+    """The database's owner migrated it, and the worker's role has what docs/postgresql.md says; returns its name."""
     role = urlsplit(worker_url).username
     assert role is not None
     async with EffectLog(postgres_database) as log:

@@ -1,6 +1,6 @@
 """F174, F176: whatever ticks (cron, a loop, a person) may tick twice or in a lost hour: a key for each tick makes it once.
 
-effectlog has no schedules of its own; this is the recipe of the README.
+effectlog has no schedules of its own; this is the recipe of docs/guide.md.
 """
 
 from __future__ import annotations
