@@ -17,7 +17,7 @@ from effectlog.errors import EffectLogError, StoreClosed, StoreError, StoreTroub
 from effectlog.store import commands as c
 from effectlog.store.protocol import TellsNextExpiry
 from effectlog.worker.running import task_limits
-from effectlog.worker.takeover import Takeovers, dead_owners, find_abandoned
+from effectlog.worker.takeover import Takeovers, dead_owners, find_abandoned, forget_owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -164,9 +164,9 @@ class ClaimLoop:
             self._leases_at = min(self._leases_at, now + LEASE_INTERVAL, max(self._lapse_at, now + LEAST))
         ended = await self._takeovers.end(gone)
         self._owners_changed |= bool(ended or dead)
-        for owner in () if self._takeovers.unfinished else dead:
-            # Forgotten sooner, it would not count as dead any more where its run is still to be had.
-            await self._engine.read(self._engine.store.liveness.forget(owner))
+        if not self._takeovers.unfinished:
+            # Forgotten sooner, they would not count as dead any more where their runs are still to be had.
+            await forget_owners(self._engine, dead)
         return ended
 
     async def _find_gone(

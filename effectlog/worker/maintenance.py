@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from effectlog.errors import EffectLogError, StoreClosed, StoreError, StoreTrouble
 from effectlog.model import RunState
 from effectlog.store import commands as c
+from effectlog.worker.takeover import forget_owners
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -112,9 +113,7 @@ class Upkeep:
         await self._engine.commit(beat)
 
     async def _tidy(self) -> None:
-        gone = await self._engine.read(self._gone())
-        if gone:
-            await self._engine.commit(*[c.RemoveWorker(owner) for owner in gone])
+        await forget_owners(self._engine, await self._engine.read(self._gone()))
         if self._retention is not None:
             async for _ in purge(self._engine, self._retention):
                 pass
@@ -125,8 +124,6 @@ class Upkeep:
         owners = await store.owners()
         idle = {row.owner: row for row in await store.workers() if row.owner not in owners}
         dead = await store.liveness.dead(frozenset(idle) - {self._owner.id})
-        for owner in dead:
-            await store.liveness.forget(owner)
         old = store.clock.wall() - FORGOTTEN_AFTER
         return [owner for owner, row in idle.items() if owner in dead or row.beat_at < old]
 

@@ -72,6 +72,22 @@ async def end_abandoned(engine: Engine, gone: Sequence[Abandoned]) -> frozenset[
     return frozenset(one.run.id for one, outcome in pairs if is_busy(outcome))
 
 
+async def forget_owners(engine: Engine, dead: Iterable[str]) -> None:
+    """Remove what dead owners left: their workers' rows first, then the proof that they are dead.
+
+    A row without its proof would show a killed worker as alive.
+    """
+    if owners := sorted(dead):
+        await engine.commit(*map(c.RemoveWorker, owners))
+        await engine.read(_forget(engine, owners))
+
+
+async def _forget(engine: Engine, owners: Iterable[str]) -> None:
+    """Runs on the engine's loop: one hop for all of them."""
+    for owner in owners:
+        await engine.store.liveness.forget(owner)
+
+
 class Takeovers:
     """Ends the attempts of gone owners; what can't be ended keeps neither other takeovers nor claims waiting.
 
