@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Protocol
+
+Duration = float | timedelta
+"""What callers write for a length of time: a number of seconds, or a timedelta."""
 
 
 class Clock(Protocol):

@@ -36,9 +36,9 @@ from effectlog.worker.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import timedelta
     from types import TracebackType
 
+    from effectlog.clock import Duration
     from effectlog.decorators.spec import TaskSpec
     from effectlog.decorators.task import Task
     from effectlog.runs.run import Run
@@ -74,8 +74,8 @@ class EffectLog(RunOperations):
         self,
         store: str | os.PathLike[str] | Store,
         *,
-        lease: float = 30.0,
-        heartbeat: float | None = None,
+        lease: Duration = 30.0,
+        heartbeat: Duration | None = None,
         codec: Codec | None = None,
         check_store: bool = True,
         max_value_bytes: int = MAX_VALUE_BYTES,
@@ -269,7 +269,7 @@ class EffectLog(RunOperations):
         tasks: Sequence[Task[..., Any, Any]] | None = None,
         concurrency: int = 100,
         name: str | None = None,
-        retention: timedelta | float | None = None,
+        retention: Duration | None = None,
     ) -> Worker:
         """A worker for runs of ``tasks`` (by default of all declared ones), ``concurrency`` at a time.
 
@@ -357,7 +357,7 @@ class SyncLog(SyncRunOperations):
         tasks: Sequence[Task[..., Any, Any]] | None = None,
         concurrency: int = 100,
         name: str | None = None,
-        retention: timedelta | float | None = None,
+        retention: Duration | None = None,
     ) -> SyncWorker:
         """As ``EffectLog.worker``, for ``with``; it executes on this object's loop."""
         worker = self._log.worker(tasks=tasks, concurrency=concurrency, name=name, retention=retention)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from effectlog.clock import Duration
+
 
 class RunState(StrEnum):
     """Where a run is. ``failed`` is a dead letter; ``held`` waits for a decision about an effect."""
@@ -81,9 +83,9 @@ class NotApplied:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The destination can't tell yet; it is asked again after ``retry_after`` seconds."""
+    """The destination can't tell yet; it is asked again after ``retry_after`` (seconds, or a timedelta)."""
 
-    retry_after: float | None = None
+    retry_after: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)

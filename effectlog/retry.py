@@ -8,10 +8,16 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from effectlog.errors import ConfigurationError
 from effectlog.validation import CENTURY, error_types, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from effectlog.clock import Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +28,11 @@ class Retry:
         max_attempts: the ``error`` or timeout that ends it; ``1`` means never again, so that an
             interrupted run fails instead of being taken over.
         max_crashes: the crash (lease lapsed, process died) that ends a run; crashes are counted apart.
-        delay: seconds before the first retry after an error, which takes place behind the runs that are due
-            by
-            then, also with ``0``. Crashes are retried at once.
+        delay: seconds (or a timedelta) before the first retry after an error, which takes place behind the
+            runs that are due by then, also with ``0``. Crashes are retried at once.
         backoff: each further delay is this many times the one before.
-        max_delay: no delay is longer than this many seconds, jitter apart, and what an error asks for by
-            ``retry_after`` or its answer's ``Retry-After``: the next try never comes sooner than that.
+        max_delay: no delay is longer than this (seconds, or a timedelta), jitter apart, and what an error asks
+            for by ``retry_after`` or its answer's ``Retry-After``: the next try never comes sooner than that.
         jitter: each delay is lengthened by up to this share of itself, so that retries spread.
         give_up_on: exception types (matched by ``isinstance``) after which trying again is pointless.
     """
@@ -40,17 +45,37 @@ class Retry:
     jitter: float = 0.1
     give_up_on: tuple[type[BaseException], ...] = ()
 
+    if TYPE_CHECKING:  # Durations are given either way, and kept in seconds.
+
+        def __init__(
+            self,
+            max_attempts: int = 3,
+            max_crashes: int = 5,
+            delay: Duration = 1.0,
+            backoff: float = 2.0,
+            max_delay: Duration = 300.0,
+            jitter: float = 0.1,
+            give_up_on: type[BaseException] | Sequence[type[BaseException]] = (),
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         for name in ("max_attempts", "max_crashes"):
             whole(getattr(self, name), f"Retry({name}", least=1)
         for name, at_least in (("delay", 0.0), ("backoff", 1.0), ("max_delay", 0.0), ("jitter", 0.0)):
-            given = getattr(self, name)
+            given = self._in_seconds(name)
             is_number = isinstance(given, int | float) and not isinstance(given, bool)
             endless = name != "max_delay" and given == math.inf
             if not is_number or not given >= at_least or endless:
                 raise ConfigurationError(f"Retry({name}={given!r}): give a number from {at_least:g} on")
         give_up_on = error_types(self.give_up_on, "Retry(give_up_on=)")
         object.__setattr__(self, "give_up_on", give_up_on)
+
+    def _in_seconds(self, name: str) -> Any:
+        given = getattr(self, name)
+        if name in ("delay", "max_delay") and isinstance(given, timedelta):
+            given = given.total_seconds()
+            object.__setattr__(self, name, given)
+        return given
 
     @staticmethod
     def checked(given: Any, what: str) -> Retry | None:

@@ -23,9 +23,9 @@ from effectlog.store.caller_transactions import without_waiting
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-    from datetime import timedelta
     from types import TracebackType
 
+    from effectlog.clock import Duration
     from effectlog.decorators.task import Task
     from effectlog.model import Applied, NotApplied, RunRecord, RunState, RunSummary
     from effectlog.runs.operations import RunOperations
@@ -214,7 +214,7 @@ class SyncRunOperations:
         done = self._log.retry_runs(state=state, task=task, limit=limit, before=before, force=force)
         return self._call(done, "log.retry_runs(...)")
 
-    def purge(self, older_than: timedelta | float, state: RunState | str | None = None) -> int:
+    def purge(self, older_than: Duration, state: RunState | str | None = None) -> int:
         """As ``EffectLog.purge``."""
         return self._call(self._log.purge(older_than, state), "log.purge(...)")
 
@@ -293,7 +293,7 @@ class SyncRun(Generic[R_co]):
         """As ``Run.created``."""
         return self._run.created
 
-    def result(self, timeout: float | None = None) -> R_co:
+    def result(self, timeout: Duration | None = None) -> R_co:
         """As ``Run.result``."""
         return self._portal.call(self._run.result(timeout), "run.result(...)")
 
@@ -335,6 +335,6 @@ class SyncWorker:
         with contextlib.suppress(EffectLogError):
             self._portal.call(self._worker.abandon(), "worker.release()")
 
-    def drain(self, timeout: float | None = None) -> bool:
+    def drain(self, timeout: Duration | None = None) -> bool:
         """As ``Worker.drain``."""
         return self._portal.call(self._worker.drain(timeout), "worker.drain(...)")

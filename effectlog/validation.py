@@ -7,9 +7,12 @@ store.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from effectlog.errors import ConfigurationError, EncodingError
+
+if TYPE_CHECKING:
+    from effectlog.clock import Duration
 
 CENTURY = 100 * 365.25 * 86_400.0
 """Seconds: no due time, age or limit is longer, so that every sum is a moment that can be stored."""
@@ -34,6 +37,14 @@ def seconds(given: Any, what: str, *, positive: bool = False, more: str = "") ->
     raise ConfigurationError(
         f"{what}={given!r}): give seconds {least}, as a number or a timedelta, and at most a century{more}"
     )
+
+
+def wait_limit(given: Duration | None, what: str) -> float | None:
+    """Seconds to wait at most, or None for no limit; a time that is up already means not to wait at all."""
+    if given is None:
+        return None
+    number = given.total_seconds() if isinstance(given, timedelta) else given
+    return seconds(max(number, 0) if isinstance(number, int | float) else number, what)
 
 
 def fitting(data: bytes, most: int, what: str, *, path: str, value: Any) -> bytes:

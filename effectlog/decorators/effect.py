@@ -35,6 +35,7 @@ from effectlog.validation import error_types, seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from effectlog.clock import Duration
     from effectlog.contract import Destination
 
 F = TypeVar("F")
@@ -46,9 +47,9 @@ def effect(
     name: str | None = None,
     destination: Destination | str | None = None,
     in_doubt: str | Callable[..., Any] | None = None,
-    lookup_budget: float = 300.0,
+    lookup_budget: Duration = 300.0,
     retry: Retry | None = None,
-    timeout: float | None = None,
+    timeout: Duration | None = None,
     not_applied: type[BaseException] | tuple[type[BaseException], ...] = (),
     final: type[BaseException] | tuple[type[BaseException], ...] = (),
     ignore: Iterable[str] = (),

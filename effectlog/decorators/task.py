@@ -32,6 +32,9 @@ from effectlog.keys import KeyTemplate, check_name, signature_of
 from effectlog.retry import Retry
 from effectlog.validation import seconds, texts, whole
 
+if typing.TYPE_CHECKING:
+    from effectlog.clock import Duration
+
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")
@@ -95,7 +98,7 @@ class _ClassMethodTask(typing.Protocol[Owner_contra, Q, R_co, Call_co]):
     def _result(self) -> R_co: ...
 
 
-class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
+class Task(_Options, FunctionWrapper, Generic[P, R_co, Call_co]):
     """A durable task. Calling it runs the plain function; ``log.enqueue`` and ``log.run`` make it durable."""
 
     def __init__(
@@ -110,14 +113,14 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Call_co: ...
 
-        def _result(self) -> R: ...
+        def _result(self) -> R_co: ...
 
         @overload
         def __get__(
             self: _ClassMethodTask[Owner, Q, R, Call_co], instance: Any, owner: Any = None
         ) -> Task[Q, R, Call_co]: ...
         @overload
-        def __get__(self, instance: Any, owner: Any = None) -> Task[P, R, Call_co]: ...
+        def __get__(self, instance: Any, owner: Any = None) -> Task[P, R_co, Call_co]: ...
         def __get__(self, instance: Any, owner: Any = None) -> Any: ...
 
     else:
@@ -133,7 +136,7 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
             )
         return _with_options, (found, self._self_options)
 
-    def with_call_options(self, options: CallOptions) -> Task[P, R, Call_co]:
+    def with_call_options(self, options: CallOptions) -> Task[P, R_co, Call_co]:
         """A copy of the task with these options in the place of its own."""
         return Task(self.__wrapped__, self._self_spec, self._self_definition, options)
 
@@ -141,17 +144,17 @@ class Task(_Options, FunctionWrapper, Generic[P, R, Call_co]):
         self,
         *,
         idempotency_key: str | None = None,
-        delay: float | None = None,
+        delay: Duration | None = None,
         at: datetime | None = None,
         correlation_id: str | None = None,
-    ) -> Task[P, R, Call_co]:
+    ) -> Task[P, R_co, Call_co]:
         """A copy of the task with options for the call that is made with it.
 
         Those set before stay unless given anew.
 
         Args:
             idempotency_key: one run per key, however often it is enqueued, until that run is purged.
-            delay: seconds until the run is due.
+            delay: how long until the run is due, in seconds or as a timedelta.
             at: when the run is due; a datetime with a time zone.
             correlation_id: carried on to every run that this one makes.
 
@@ -183,7 +186,7 @@ def durable_task(
     aliases: str | tuple[str, ...] | list[str] = (),
     on: str | tuple[str, ...] | list[str] | None = None,
     retry: Retry | None = None,
-    timeout: float | None = None,
+    timeout: Duration | None = None,
     concurrency: int | None = None,
     concurrency_key: str | Callable[..., str] | None = None,
     on_dead: Any = None,
@@ -197,9 +200,8 @@ def durable_task(function: Any = None, /, **options: Any) -> Any:  # noqa: D417 
         aliases: further stored names whose runs this function executes.
         on: the event, or events, for each emit of which one run is made.
         retry: how often and how fast an attempt that raised is followed by another.
-        timeout: seconds an attempt may take; async code is cancelled then, sync code is reported. Time for
-            which the
-            whole process was stopped (a signal, a suspended host) does not count.
+        timeout: how long an attempt may take, in seconds or as a timedelta; async code is cancelled then, sync code
+            is reported. Time for which the whole process was stopped (a signal, a suspended host) does not count.
         concurrency: how many runs of this task are executed at a time, over all workers.
         concurrency_key: a template over the parameters; one run at a time for each key.
         on_dead: a durable task taking ``(run_id: str, error: str)``, run for each dead letter.
@@ -229,7 +231,7 @@ def _declare(
     aliases: str | tuple[str, ...] | list[str] = (),
     on: str | tuple[str, ...] | list[str] | None = None,
     retry: Retry | None = None,
-    timeout: float | None = None,
+    timeout: Duration | None = None,
     concurrency: int | None = None,
     concurrency_key: str | Callable[..., str] | None = None,
     on_dead: Any = None,

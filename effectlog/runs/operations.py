@@ -17,6 +17,7 @@ from effectlog.validation import seconds, whole
 from effectlog.worker.maintenance import ENDED
 
 if TYPE_CHECKING:
+    from effectlog.clock import Duration
     from effectlog.model import Applied, NotApplied, RunSummary
     from effectlog.runs.administration import Administration
 
@@ -102,7 +103,7 @@ class RunOperations:
         )
         return done
 
-    async def purge(self, older_than: timedelta | float, state: RunState | str | None = None) -> int:
+    async def purge(self, older_than: Duration, state: RunState | str | None = None) -> int:
         """Remove runs that ended at least ``older_than`` ago (a timedelta, or seconds), each whole.
 
         Runs with an effect in doubt stay, and so do all that have not ended. Returns how many went. Raises

@@ -9,8 +9,10 @@ from effectlog.context import here_attempt
 from effectlog.errors import ConfigurationError, RunCancelled, RunFailed, RunHeld
 from effectlog.model import RunRecord, RunState
 from effectlog.runs.administration import Administration, not_found
+from effectlog.validation import wait_limit
 
 if TYPE_CHECKING:
+    from effectlog.clock import Duration
     from effectlog.decorators.spec import Annotation
     from effectlog.store.rows import StoredSummary
 
@@ -39,7 +41,7 @@ class Run(Generic[R_co]):
     def __hash__(self) -> int:
         return hash(self.id)
 
-    async def result(self, timeout: float | None = None) -> R_co:
+    async def result(self, timeout: Duration | None = None) -> R_co:
         """Wait until the run has ended and return its result.
 
         Raises RunFailed, RunCancelled or RunHeld for the other ends, TimeoutError after ``timeout``
@@ -52,11 +54,12 @@ class Run(Generic[R_co]):
                 "worker and could block the one it waits for. Let the child's task go on from here, or "
                 "subscribe it with on="
             )
+        limit = wait_limit(timeout, "result(timeout")
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(limit):
                 stored = await self._settled()
         except TimeoutError:
-            raise TimeoutError(f"run {self.id} has not ended within {timeout:g} s; it goes on") from None
+            raise TimeoutError(f"run {self.id} has not ended within {limit:g} s; it goes on") from None
         outcome: R_co = self._outcome(stored)
         return outcome
 

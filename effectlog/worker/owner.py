@@ -26,6 +26,7 @@ from effectlog.validation import seconds
 
 if TYPE_CHECKING:
     from effectlog.attempt.attempt import Attempt
+    from effectlog.clock import Duration
     from effectlog.engine.runtime import Runtime
 
 logger = logging.getLogger("effectlog")
@@ -35,7 +36,7 @@ SHORTEST_LEASE = 0.05
 """Seconds. Real ones are far longer; this only keeps out those that can't work anywhere."""
 
 
-def checked_lease(lease: float, heartbeat: float | None) -> tuple[float, float]:
+def checked_lease(lease: Duration, heartbeat: Duration | None) -> tuple[float, float]:
     """The lease and the seconds between two renewals. Raises ConfigurationError for what can't work."""
     held = seconds(lease, "EffectLog(lease", positive=True)
     if held < SHORTEST_LEASE:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from effectlog.errors import ConfigurationError, EffectLogError
 from effectlog.store import commands as c
+from effectlog.validation import wait_limit
 from effectlog.worker.claim_loop import ClaimLoop
 from effectlog.worker.loop_watch import LoopWatch
 from effectlog.worker.maintenance import Upkeep
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
     from types import TracebackType
 
+    from effectlog.clock import Duration
     from effectlog.decorators.spec import TaskSpec
     from effectlog.engine.runtime import Runtime
 
@@ -101,17 +103,18 @@ class Worker:
         else:
             await self.release()
 
-    async def drain(self, timeout: float | None = None) -> bool:
+    async def drain(self, timeout: Duration | None = None) -> bool:
         """Claim nothing more and wait for what is being executed; after ``timeout`` seconds release the rest.
 
         True if everything was finished. A cancellation of the caller releases as well. Raises
         ConfigurationError in a forked child.
         """
+        limit = wait_limit(timeout, "drain(timeout")
         self._check_process()
         if self._claim_loop is not None:
             await self._claim_loop.stop()
         try:
-            finished = await self._executor.wait(timeout)
+            finished = await self._executor.wait(limit)
         except asyncio.CancelledError:
             await self.release()
             raise

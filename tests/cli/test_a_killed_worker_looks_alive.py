@@ -24,7 +24,9 @@ async def test_a_killed_worker_goes_when_another_takes_its_run_over(there):
             while not begun.exists():
                 await run.record()
             with there.worker("--name", "B"):
-                while len(await log.administration.engine.read(log.administration.engine.store.workers())) < 2:
+                while (
+                    len(await log.administration.engine.read(log.administration.engine.store.workers())) < 2
+                ):
                     pass
                 begun.unlink()
                 first.send_signal(signal.SIGKILL)

@@ -1,8 +1,10 @@
 """Lines that must type-check: the decorators keep what a function takes and gives."""
 
-from typing import assert_type
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar, assert_type
 
-from effectlog import EffectLog, Run, durable_task, effect
+from effectlog import EffectLog, Run, RunRecord, Task, durable_task, effect
 
 
 @effect(key="charge:{order_id}")
@@ -92,3 +94,93 @@ async def main(log: EffectLog) -> None:
     assert_type(shop.reserve("x"), bool)
     assert_type(Shop.make("x"), Shop)
     assert_type(await Shop.tell("x"), bytes)
+
+
+# --- ordinary user code: results in argument position, in wider types, in generics, optional ---------
+
+T = TypeVar("T")
+
+
+@durable_task
+async def find_order(number: int) -> str | None:
+    return str(number) if number else None
+
+
+@durable_task
+async def lines(order: str) -> list[dict[str, int]]:
+    return [{order: 1}]
+
+
+@durable_task
+async def nothing(order: str) -> None:
+    charge(order, 1)
+
+
+class Service:
+    def __init__(self, log: EffectLog) -> None:
+        self.log = log
+        self.last: Run[str] | None = None
+        self.runs: list[Run[object]] = []
+
+    async def place(self, order: str, cents: int) -> str:
+        self.last = await self.log.enqueue(fulfil, order, cents)
+        self.runs.append(self.last)
+        self.runs.append(await self.log.enqueue(count, 1))
+        return await self.last.result()
+
+    def place_now(self, order: str) -> str | int:
+        return self.log.sync.run(fulfil, order, 3)
+
+
+async def first(awaited: Awaitable[T]) -> T:
+    return await awaited
+
+
+def same(value: T) -> T:
+    return value
+
+
+async def run_all(log: EffectLog, task: Task[[int], T, Any], numbers: Sequence[int]) -> list[T]:
+    return [await log.run(task, number) for number in numbers]
+
+
+async def in_argument_position(log: EffectLog) -> None:
+    print(await log.run(count, 3))
+    print(await log.run(fulfil, "A", 3), await log.run(find_order, 1), await log.enqueue(nothing, "A"))
+    print(await log.enqueue(count, 3), await (await log.enqueue(count, 3)).result())
+    print(await log.run(Orders.class_below, 1), await log.run(Orders.static_above, 1))
+    print(log.sync.run(count, 3), log.sync.enqueue(count, 3).result(), charge("A", 1), await mail("A"))
+    print(await log.run(count.with_options(idempotency_key="A", delay=timedelta(seconds=1)), 3))
+    print(await log.enqueue_many(count, [(1,), (2,)]), await log.list_runs(), await log.emit("sold", {}))
+    assert_type(str(await log.run(count, 3)), str)
+    assert_type(same(await log.run(count, 3)), int)
+    assert_type(await first(log.run(fulfil, "A", 3)), str)
+    assert_type(await run_all(log, count, [1, 2]), list[int])
+    assert len(await log.run(lines, "A")) == 1
+    if await log.run(find_order, 3) is None:
+        print("no order")
+
+
+async def in_wider_types(log: EffectLog) -> None:
+    anything: object = await log.run(count, 3)
+    number: float = await log.run(count, 3)
+    perhaps: int | None = await log.run(count, 3)
+    run: Run[object] = await log.enqueue(count, 3)
+    run_or_none: Run[int | None] | None = await log.enqueue(count, 3)
+    many: Sequence[Run[object]] = await log.enqueue_many(count, [(1,)])
+    rows: Sequence[Sequence[object]] = [await log.run(lines, "A")]
+    later: object = log.sync.run(count, 3)
+    task: Task[[int], object, object] = find_order
+    tasks: list[Task[..., object, object]] = [count, fulfil, find_order, nothing, Orders.static_below]
+    call: Callable[[str, int], Awaitable[object]] = fulfil
+    record: RunRecord | None = await run.record()
+    text: str | None = await log.run(find_order, 3)
+    print(anything, number, perhaps, run, run_or_none, many, rows, later, task, tasks, call, record, text)
+
+
+async def in_methods(log: EffectLog) -> None:
+    service = Service(log)
+    assert_type(await service.place("A", 3), str)
+    found = service.last
+    if found is not None:
+        assert_type(await found.result(), str)
