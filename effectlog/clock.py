@@ -89,7 +89,8 @@ def _boot_session() -> str | None:
 
     asked = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
     with contextlib.suppress(subprocess.SubprocessError):
-        return subprocess.check_output(asked, text=True, timeout=5).strip() or None  # noqa: S603 - fixed words
+        answer = subprocess.check_output(asked, text=True, timeout=5)  # noqa: S603 - fixed words
+        return answer.strip() or None
     return None
 
 

@@ -90,8 +90,8 @@ class StoreTrouble(StrEnum):
 class StoreError(EffectLogError):
     """The store could not be read or written. Effects that were not started do not start.
 
-    Fields: ``transient``, true where trying again can help (a locked file, a lost connection), and ``reason``, where
-    the trouble is one that callers tell apart.
+    Fields: ``transient``, true where trying again can help (a locked file, a lost connection), and
+    ``reason``, where the trouble is one that callers tell apart.
     """
 
     transient: bool = False
@@ -175,8 +175,8 @@ class NotInAttempt(EffectLogError):
 class NotInDoubt(EffectLogError):
     """``resolve`` was called for an effect that is not in doubt; ``reason`` says what it is instead.
 
-    ``"not begun"``: the run has no such effect, or not yet. ``"being executed"``: a live owner awaits its outcome,
-    which may still be lost, so resolve it again later. ``"settled"``: its outcome is known.
+    ``"not begun"``: the run has no such effect, or not yet. ``"being executed"``: a live owner awaits its
+    outcome, which may still be lost, so resolve it again later. ``"settled"``: its outcome is known.
     Fields: ``run_id``, ``effect_key``, ``reason``, ``state``, ``resolved_by``.
     """
 

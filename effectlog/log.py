@@ -114,7 +114,8 @@ class EffectLog(RunOperations):
             await self.close()
             raise
         telemetry.watch(self._engine.store.name, self._engine.health)
-        # Of what everybody who can use the log holds, and not of the log alone: a worker or a handle may outlive it.
+        # Of what everybody who can use the log holds, and not of the log alone: a worker or a handle may
+        # outlive it.
         self._unclosed = weakref.finalize(self._runtime.use, _forget, self._engine, *self._made_at)
         self._unclosed.atexit = False  # The engine is closed in order there.
         self._engine.forgotten = partial(_warn_unclosed, self._engine.store.name, *self._made_at)
@@ -378,8 +379,8 @@ def _forget(engine: Engine, file: str, line: int) -> None:
 
 def _warn_unclosed(store: str, file: str, line: int) -> None:
     message = (
-        f"the log on {store} was never closed: use 'with EffectLog(...)' or 'async with', or close it; what was "
-        f"acknowledged is stored, but a run under way is taken for a crash"
+        f"the log on {store} was never closed: use 'with EffectLog(...)' or 'async with', or close it; what "
+        "was acknowledged is stored, but a run under way is taken for a crash"
     )
     warnings.warn_explicit(message, ResourceWarning, file, line)
 

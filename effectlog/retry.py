@@ -97,7 +97,7 @@ class Retry:
         return min(max(base, at_least) * spread, CENTURY)
 
     def longest_wait(self) -> float:
-        """Seconds of delay before the last try, if every earlier try fails and all delays are at their longest."""
+        """Seconds of delay before the last try, if every earlier try fails and delays are at their longest."""
         retries = self.max_attempts - 1
         delay, total = self.delay, 0.0
         if self.backoff <= 1.0 or delay <= 0.0:

@@ -82,7 +82,8 @@ class Portal:
             return future.result()
         except BaseException:
             if not over.is_set() and not future.done():
-                # Ctrl-C while waiting: what runs on the portal is cancelled, and gets to release what it holds.
+                # Ctrl-C while waiting: what runs on the portal is cancelled, and gets to release what it
+                # holds.
                 future.cancel()
                 over.wait(_LET_GO)
             raise

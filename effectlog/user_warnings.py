@@ -1,7 +1,7 @@
 """Warnings that belong to no call in particular: logged, and raised away from the caller's own frames.
 
-The invariants: a warning never fails, whatever the user's logging and warning filters are made of, and nothing
-from outside in it (a destination's error, a key, a name) can steer a terminal or forge a line.
+The invariants: a warning never fails, whatever the user's logging and warning filters are made of, and
+nothing from outside in it (a destination's error, a key, a name) can steer a terminal or forge a line.
 """
 
 from __future__ import annotations

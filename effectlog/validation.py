@@ -60,7 +60,7 @@ def fitting(data: bytes, most: int, what: str, *, path: str, value: Any) -> byte
 
 
 def whole(given: Any, what: str, *, least: int = 0) -> int:
-    """Return the number; raise ConfigurationError unless it is whole, from ``least`` to what a store can count."""
+    """Return the number; raise ConfigurationError unless it is whole and between ``least`` and ``MOST``."""
     if isinstance(given, int) and not isinstance(given, bool) and least <= given <= MOST:
         return given
     raise ConfigurationError(f"{what}={given!r}): give a whole number from {least} on")

@@ -53,7 +53,10 @@ def _unreadable(found: Health) -> str:
 
 
 def _doubt(found: Health, now: float) -> str:
-    """A doubt that no attempt answers, such as one of a run that has ended; held runs have a line of their own."""
+    """A doubt that no attempt answers, such as one of a run that has ended.
+
+    Held runs have a line of their own.
+    """
     if found.oldest_doubt_at is None or found.states.get(RunState.HELD):
         return ""
     age = now - found.oldest_doubt_at.timestamp()
@@ -81,7 +84,8 @@ def _pending(row: PendingFacts, found: Health, now: float) -> str:
     if not row.known:
         if any(worker.silent and row.task in worker.tasks for worker in found.alive):
             return f"{what}, and no worker that knows it gives a sign of life: start one"
-        return f"{what}, which no live worker knows: start one that imports it, or give the renamed task aliases="
+        advice = "start one that imports it, or give the renamed task aliases="
+        return f"{what}, which no live worker knows: {advice}"
     if not _late(row, now) or row.executing or _full(found):
         return ""  # A queue before busy workers, or before a task's own limit, gets shorter by itself.
     late = span(now - row.due_at.timestamp())

@@ -55,7 +55,8 @@ def doubt_lines(doubt: Doubt, clock: Clock, store: str) -> Iterator[str]:
     if effect.error is not None:
         yield f"  last error     {one_line(f'{effect.error.type}: {effect.error.message}')}"
     if effect.resolved_by is not None:
-        yield f"  decided before as not applied, by {one_line(effect.resolved_by)}; that was about an earlier request"
+        by = one_line(effect.resolved_by)
+        yield f"  decided before as not applied, by {by}; that was about an earlier request"
     for line in (effect.evidence or "").splitlines():
         yield f"  evidence       {printable(line)}"
     if doubt.row.executing:

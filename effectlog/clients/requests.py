@@ -34,7 +34,7 @@ class EffectKeyAdapter(HTTPAdapter):
 
     def __getstate__(self) -> dict[str, Any]:
         # The base class keeps only the attributes it lists, and a pickled session must not lose its header.
-        inherited: Any = super().__getstate__()  # type: ignore[no-untyped-call,unused-ignore]  # typed or not, by release
+        inherited: Any = super().__getstate__()  # type: ignore[no-untyped-call,unused-ignore]
         return {**inherited, "_default_header": self._default_header}
 
 

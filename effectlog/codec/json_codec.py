@@ -83,7 +83,10 @@ class JsonCodec:
 
 
 def encode_as(codec: Codec, value: object, root: str) -> bytes:
-    """``codec.encode(value)``, whose error calls the value ``root``; another codec than ours has its own words."""
+    """``codec.encode(value)``, whose error calls the value ``root``.
+
+    Another codec than ours has its own words.
+    """
     return codec.encode(value, root=root) if type(codec) is JsonCodec else codec.encode(value)
 
 

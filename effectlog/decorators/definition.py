@@ -31,7 +31,8 @@ class Definition:
         """The same object for every function that one ``def`` makes, and another one after a reload."""
         self.where = Place(qualified_name(function), *_position(self.code))
         self.is_global = "<" not in self.where.name if frame is None else frame.f_code.co_name == "<module>"
-        """A reload puts another function in its place. Others have ``<locals>`` or ``<lambda>`` in their name."""
+        """A reload puts another function in its place. Others have ``<locals>`` or ``<lambda>`` in their
+        name."""
 
 
 class Place:

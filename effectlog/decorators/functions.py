@@ -30,7 +30,7 @@ def annotated(function: Any) -> Any:
 
 
 def short_name(function: Any) -> str:
-    """A callable's ``__name__``, or what it has in that place: a partial's function's, an object's class's."""
+    """A callable's ``__name__``; else that of a partial's function, or of an object's class."""
     while isinstance(function, functools.partial):
         function = function.func
     return getattr(function, "__name__", type(function).__name__)

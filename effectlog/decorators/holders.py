@@ -34,7 +34,8 @@ _LINKS = (
 def would_outlive(target: weakref.ref[Any], registered: list[Any]) -> bool:
     """Whether the target lives on without the registry's one reference to each of ``registered``.
 
-    The collector's own way: what is referred to more often than from inside the graph is held from outside it.
+    The collector's own way: what is referred to more often than from inside the graph is held from outside
+    it.
     """
     gc.collect()
     found = _reachable(registered)

@@ -1,4 +1,4 @@
-"""The tasks and effects that this process declares, by every name under which anything of theirs may be stored."""
+"""The tasks and effects that this process declares, by every name that a row may hold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class _Names(Generic[Spec]):
     def check(self, name: str, definition: Definition, dropped: list[TaskSpec | EffectSpec]) -> None:
         """Raise ConfigurationError if the name means another function.
 
-        One that is held by nothing but the registry, itself or through those of ``dropped``, means nothing any more.
+        One that is held by nothing but the registry, itself or through those of ``dropped``, means nothing
+        any more.
         """
         known = self._known.get(name)
         if known is None or known.may_be_replaced(definition):
@@ -59,7 +60,10 @@ _one_at_a_time = threading.Lock()
 
 
 def register(spec: TaskSpec, definition: Definition) -> None:
-    """Make a task known in this process. Raises ConfigurationError where another function has one of its names."""
+    """Make a task known in this process.
+
+    Raises ConfigurationError where another function has one of its names.
+    """
     with _one_at_a_time:
         # Workers execute the tasks beside it, held or not, and those may enqueue it by its name.
         _tasks.check(spec.name, definition, [*_effects.beside(definition)])
@@ -95,6 +99,6 @@ def _check_aliases(spec: TaskSpec, definition: Definition) -> None:
         if known.where.is_same(definition.where) and not would_outlive(known.definition, [other]):
             continue  # It was dropped.
         raise ConfigurationError(
-            f"tasks {other.name!r} ({known.where}) and {spec.name!r} ({definition.where}) both have the alias "
-            f"{min(both)!r}, so one would execute the other's runs; leave it to one of them"
+            f"tasks {other.name!r} ({known.where}) and {spec.name!r} ({definition.where}) both have the "
+            f"alias {min(both)!r}, so one would execute the other's runs; leave it to one of them"
         )

@@ -57,5 +57,6 @@ def verdict(outcomes: Sequence[Outcome], seconds: float) -> None:
     kept = sum(outcome.as_promised for outcome in outcomes)
     slowest = max(outcome.took_over_in for outcome in outcomes) * 1000
     click.echo()
-    text = f"{kept} of {len(outcomes)} parts as promised; takeover within {slowest:.0f} ms; {seconds:.1f} s in all"
+    promised = f"{kept} of {len(outcomes)} parts as promised"
+    text = f"{promised}; takeover within {slowest:.0f} ms; {seconds:.1f} s in all"
     click.secho(text, bold=True, fg="green" if kept == len(outcomes) else "red")

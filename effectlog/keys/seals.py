@@ -2,8 +2,8 @@
 
 The run's id alone is no secret: whoever has the row can still try every small value. With a secret, the rows
 alone are not enough for that. A row names what sealed it under ``""``, which no parameter is called; a row
-without that name is older and has bare fingerprints. The invariant: fingerprints are compared only in the row's
-own form.
+without that name is older and has bare fingerprints. The invariant: fingerprints are compared only in the
+row's own form.
 """
 
 from __future__ import annotations

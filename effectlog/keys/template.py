@@ -43,8 +43,8 @@ class KeyTemplate:
     """How a key is made from a call: ``str.format`` syntax over the parameters, or a callable.
 
     ``parameters`` are the names that fields may begin with. A callable gets the call's own arguments and
-    returns the key. ``what`` names it in errors, by default as the function. Raises ``KeyTemplateError`` at once
-    for a template that can never work.
+    returns the key. ``what`` names it in errors, by default as the function. Raises ``KeyTemplateError`` at
+    once for a template that can never work.
     """
 
     def __init__(

@@ -35,7 +35,9 @@ if sys.platform == "win32":
 
 
 class Signals:
-    """Takes SIGTERM and SIGINT, within ``with``, on the running loop; ``await next()`` returns them one by one.
+    """Takes SIGTERM and SIGINT, within ``with``, on the running loop.
+
+    ``await next()`` returns them one by one.
 
     ``give_back`` is called, on a thread of its own, before the process is ended. Where a SIGTERM ended
     ``with`` and nobody else has a handler for it, those that follow are taken until ``let_go(engine)``.

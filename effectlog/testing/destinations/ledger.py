@@ -142,7 +142,8 @@ class Ledger:
 
     def _all(self, table: str) -> list[sqlite3.Row]:
         with self._mutex:
-            return self._db.execute(f"SELECT * FROM {table} ORDER BY id").fetchall()  # noqa: S608 - our own names
+            everything = f"SELECT * FROM {table} ORDER BY id"  # noqa: S608 - our own names
+        return self._db.execute(everything).fetchall()
 
     def _insert(self, statement: str, values: tuple[Any, ...]) -> int:
         row = self._db.execute(statement + " RETURNING id", values).fetchone()
