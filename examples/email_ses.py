@@ -91,7 +91,8 @@ async def main(store: str) -> None:
             print(f"decided, and the run goes on with {await run.result()!r}")
         record = await run.record()
     print(
-        f"mails: {accepted()}, requests: {record.effects[0].requests}, decided by {record.effects[0].resolved_by}"
+        f"mails: {accepted()}, requests: {record.effects[0].requests}, decided by "
+        f"{record.effects[0].resolved_by}"
     )
 
 

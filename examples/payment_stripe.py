@@ -85,7 +85,8 @@ async def main(store: str) -> None:
                 await declined.result()
             except RunFailed as error:
                 print(
-                    f"a declined card is final: {error.type_name}, {len((await declined.record()).attempts)} attempt"
+                    f"a declined card is final: {error.type_name}, {len((await declined.record()).attempts)} "
+                    "attempt"
                 )
 
 

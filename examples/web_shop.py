@@ -85,14 +85,17 @@ class Event(BaseModel):
 
 
 def signature(body: bytes) -> str:
-    """What the provider sends in its ``Signature`` header: made with a secret that only it and the shop know."""
+    """What the provider sends in its ``Signature`` header, made with a secret that it shares with the shop."""
     secret = os.environ["WEBHOOK_SECRET"].encode()
     return hmac.new(secret, body, hashlib.sha256).hexdigest()
 
 
 @app.post("/webhooks/payments", status_code=204)
 async def payment_happened(request: Request) -> Response:
-    """What the provider calls after a payment. Whoever can call it decides about money: the signature comes first."""
+    """What the provider calls after a payment.
+
+    Whoever can call it decides about money: the signature comes first.
+    """
     body = await request.body()
     if not hmac.compare_digest(signature(body), request.headers.get("signature", "")):
         return Response(status_code=401)
@@ -111,7 +114,8 @@ async def payment_happened(request: Request) -> Response:
     return Response(status_code=204)
 
 
-# --- the story ------------------------------------------------------------------------------------------------
+# --- the story
+# ------------------------------------------------------------------------------------------------
 
 
 def wait_for(shop: httpx.Client, run: str, *states: str) -> dict[str, Any]:

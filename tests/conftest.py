@@ -34,7 +34,8 @@ __all__ = [
 
 TRIES = 3
 TRIES_IN_CI = 2
-"""Of every other test: a machine that is shared must not throw a submission away. A rerun is shown, and to be looked into."""
+"""Of every other test: a machine that is shared must not throw a submission away. A rerun is shown, and to be
+looked into."""
 room: list[ExitStack] = []
 """What this process holds of the room in which tests run; it keeps it from one timed test to the next."""
 

@@ -39,7 +39,10 @@ class Experiment:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Play, write records, aggregate, table and pictures; 1 if anything came out differently than specified."""
+    """Play, write records, aggregate, table and pictures.
+
+    1 if anything came out differently than specified.
+    """
     options = _parser().parse_args(arguments)
     experiment = Experiment(
         tuple(case for case in CASES if not options.only or {case.row, case.id} & set(options.only)),

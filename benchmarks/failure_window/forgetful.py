@@ -1,8 +1,8 @@
 """A store that persists neither owner nor lease, built around one that does.
 
 It stands for an adapter that installs without complaint and leaves the ownership columns out: whoever opens
-it finds running runs that seem to be nobody's and makes them claimable, fences can't be compared with anything,
-and the first to finish wins. For experiments: the check at open refuses it.
+it finds running runs that seem to be nobody's and makes them claimable, fences can't be compared with
+anything, and the first to finish wins. For experiments: the check at open refuses it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Starts, hears and signals the processes of one run, and ends them whatever happens.
 
-Workers are forked by a process that has imported everything already (multiprocessing's fork server), so that a
-worker's start costs little; each is a real process with a store connection of its own.
+Workers are forked by a process that has imported everything already (multiprocessing's fork server), so that
+a worker's start costs little; each is a real process with a store connection of its own.
 """
 
 from __future__ import annotations

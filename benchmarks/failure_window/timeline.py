@@ -1,4 +1,6 @@
-"""Draws one run: workers as lanes, the destination below them, time to the right. Readable in black and white.
+"""Draws one run: workers as lanes, the destination below them, time to the right.
+
+Readable in black and white.
 
 Everything is taken from the run's record; shapes, fills and words tell things apart, never colour alone.
 """

@@ -1,4 +1,7 @@
-"""litequeue: a queue in one table, without workers. Each effect is a message: taken, executed, marked done."""
+"""litequeue: a queue in one table, without workers.
+
+Each effect is a message: taken, executed, marked done.
+"""
 
 from __future__ import annotations
 

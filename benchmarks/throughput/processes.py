@@ -60,7 +60,8 @@ def measure_import(repetitions: int) -> Figure:
     return Figure(
         f"import effectlog ({median(cpu for _, cpu in ours):.0f} ms of CPU)",
         spread([wall for wall, _ in ours], "ms"),
-        f"{median(wall for wall, _ in bare):.0f} ms for asyncio alone ({median(cpu for _, cpu in bare):.0f} of CPU)",
+        f"{median(wall for wall, _ in bare):.0f} ms for asyncio alone ({median(cpu for _, cpu in bare):.0f} "
+        "of CPU)",
         aim="150 ms",
         each=[wall for wall, _ in ours],
     )

@@ -1,4 +1,7 @@
-"""One worker process: ``python worker.py NAME STORE COLLECTOR``. With DIES set it is killed in the middle of an effect."""
+"""One worker process: ``python worker.py NAME STORE COLLECTOR``.
+
+With DIES set it is killed in the middle of an effect.
+"""
 
 from __future__ import annotations
 

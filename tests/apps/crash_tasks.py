@@ -17,7 +17,10 @@ _lock = threading.Lock()
 
 
 def pause(point: str) -> None:
-    """Say that this point is reached and wait for the word to go on; only where PAUSE_AT names it, and once."""
+    """Say that this point is reached and wait for the word to go on.
+
+    Only where PAUSE_AT names it, and once.
+    """
     with _lock:
         if point != os.environ.get("PAUSE_AT") or point in _paused:
             return

@@ -1,6 +1,9 @@
-"""Processes for the fault suites, forked from one that has everything imported; a child is a process like any other.
+"""Processes for the fault suites, forked from one that has everything imported.
 
-As a program it reads one JSON order a line and answers with the child's process id. The order names a role below.
+A child is a process like any other.
+
+As a program it reads one JSON order a line and answers with the child's process id. The order names a role
+below.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A worker on a host of its own: ``python host_program.py URL NAME LEASE``. It tells what it does, a line each.
+"""A worker on a host of its own: ``python host_program.py URL NAME LEASE``.
+
+It tells what it does, a line each.
 
 The run calls one effect after the other for as long as ``a`` executes it; on ``b`` it ends after three
 requests of b's own. Times are of the machine's monotonic clock, which namespaces share.

@@ -1,4 +1,7 @@
-"""A worker process that is killed inside an effect: ``python killed_worker.py STORE``. Its spans go to standard output."""
+"""A worker process that is killed inside an effect: ``python killed_worker.py STORE``.
+
+Its spans go to standard output.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Rounds of one SQLite file used in every way at once; prints what was acknowledged and is not there afterwards.
+"""Rounds of one SQLite file used in every way at once.
 
-Each round: a process with several logs on the file, which acknowledges runs, opens and closes more logs, and reads
-the file as a plain file; beside it the command line and a process forked in the middle; then SIGKILL at a random moment.
+Prints what was acknowledged and is not there afterwards.
+
+Each round: a process with several logs on the file, which acknowledges runs, opens and closes more logs, and
+reads the file as a plain file; beside it the command line and a process forked in the middle; then SIGKILL at
+a random moment.
 """
 
 from __future__ import annotations

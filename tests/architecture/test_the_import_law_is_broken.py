@@ -49,7 +49,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("cli",),
     ("__main__",),
 )
-"""An import goes down, or stays on its floor: the package's rooms from the ground up. ``""`` is the package itself."""
+"""An import goes down, or stays on its floor: the package's rooms from the ground up. ``""`` is the package
+itself."""
 
 ONLY_IN = {
     "aiosqlite": "effectlog.store.sqlite",

@@ -1,4 +1,7 @@
-"""Context variables, the current attempt and the operation id in threads; and the warning where they are missing."""
+"""Context variables, the current attempt and the operation id in threads.
+
+And the warning where they are missing.
+"""
 
 import asyncio
 import contextvars

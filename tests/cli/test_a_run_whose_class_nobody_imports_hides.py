@@ -1,4 +1,7 @@
-"""Danger: a recorded result is of a class that no worker imports; the run is tried for ever, and is shown as merely pending."""
+"""Danger: a recorded result is of a class that no worker imports.
+
+The run is tried for ever, and is shown as merely pending.
+"""
 
 from __future__ import annotations
 

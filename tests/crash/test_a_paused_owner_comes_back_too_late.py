@@ -73,7 +73,10 @@ async def test_its_late_outcome_settles_an_effect_that_is_held(
 async def test_paused_between_the_record_and_the_call_it_does_not_call(
     store: str, destination: CountingDestination, spawn: Any, task: Any, point: str
 ) -> None:
-    """Only the last look before the call can see it; past that look (``before call``) the request goes out."""
+    """Only the last look before the call can see it.
+
+    Past that look (``before call``) the request goes out.
+    """
     async with EffectLog(store, lease=LEASE, check_store=False) as log:
         run = await log.enqueue(task, "keyed")
         first = await paused_at(point, spawn, store)

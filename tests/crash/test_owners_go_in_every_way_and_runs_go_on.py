@@ -1,5 +1,6 @@
 """Released, orphaned, restarted under the same name, paused without a peer: the run goes on, and nothing is sent twice
-that need not be."""
+that need not be.
+"""
 
 import asyncio
 import random
@@ -40,7 +41,10 @@ async def test_released_inside_an_effect(
     requests: int,
     effects: int,
 ) -> None:
-    """S7: a second signal. Code that will not stop goes with its process, and the attempt counts as released."""
+    """S7: a second signal.
+
+    Code that will not stop goes with its process, and the attempt counts as released.
+    """
     async with EffectLog(store, lease=30, check_store=False) as log:
         run = await log.enqueue(task, policy)
         first = spawn("--serve", "--lease=30", pause_at=point)
@@ -89,7 +93,10 @@ async def test_descendants_of_a_killed_owner_do_not_keep_its_runs(
 async def test_paused_without_a_peer_it_goes_on_by_itself_and_sends_once(
     store: str, destination: CountingDestination, spawn: Any
 ) -> None:
-    """F011, F024: its outcome counts, since nobody has the run; its end doesn't, and it claims the run again."""
+    """F011, F024: its outcome counts, since nobody has the run.
+
+    Its end doesn't, and it claims the run again.
+    """
     async with EffectLog(store, lease=0.4, check_store=False) as log:
         run = await log.enqueue(crash_tasks.one_async, "keyed")
         first = spawn("--lease=0.4", pause_at="accepted")
@@ -157,7 +164,10 @@ async def test_killed_between_two_effects_it_resumes_at_the_third(
 async def test_side_by_side_effects_are_replayed_in_any_order_with_their_own_values(
     store: str, destination: CountingDestination, spawn: Any, seed: int
 ) -> None:
-    """F114: killed at random, resumed in another order; what was recorded as completed is never sent again."""
+    """F114: killed at random, resumed in another order.
+
+    What was recorded as completed is never sent again.
+    """
     chance = random.Random(seed)
     async with EffectLog(store, check_store=False) as log:
         run = await log.enqueue(crash_tasks.gathers, 8)

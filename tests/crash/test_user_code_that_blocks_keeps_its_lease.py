@@ -44,7 +44,10 @@ async def test_a_blocked_loop_or_executor_loses_no_lease(
 async def test_a_lease_lost_to_the_interpreter_lock_is_noticed_and_said(
     store: str, destination: CountingDestination, spawn: Any
 ) -> None:
-    """F002: nothing of the process runs, so the lease is lost; its late result is not stored, and the log says why."""
+    """F002: nothing of the process runs, so the lease is lost.
+
+    Its late result is not stored, and the log says why.
+    """
     async with EffectLog(store, lease=LEASE, check_store=False) as log:
         run = await log.enqueue(crash_tasks.holds_the_interpreter, 4 * LEASE)
         first = spawn(f"--lease={LEASE}")

@@ -114,7 +114,10 @@ async def test_a_value_that_does_not_fit_is_held_not_returned(
 async def test_a_value_that_does_not_fit_is_looked_up(
     log: EffectLog, destination: CountingDestination
 ) -> None:
-    """First nothing is found, so it is sent again, and the rejection proves it; then the look-up gives the value."""
+    """First nothing is found, so it is sent again, and the rejection proves it.
+
+    Then the look-up gives the value.
+    """
     now["answers"] = [NotApplied(), Applied(5)]
     destination.lose_next_answer()
     async with log.worker():

@@ -1,6 +1,7 @@
 """Danger: an answer is lost without any crash, and the request is repeated in silence.
 
-Kind of destination by policy by whether the request took effect, tried again by the run and by the effect itself.
+Kind of destination by policy by whether the request took effect, tried again by the run and by the effect
+itself.
 """
 
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Danger: a worker is paused inside a call, loses its runs, and wakes up: its request goes out after all.
 
-Kind of destination by policy, with real SIGSTOP and SIGCONT. Here is also the one window that only a key closes.
+Kind of destination by policy, with real SIGSTOP and SIGCONT. Here is also the one window that only a key
+closes.
 """
 
 import asyncio

@@ -11,7 +11,8 @@ import pytest
 from effectlog import EffectLog, EffectLogWarning, durable_task, effect
 
 LEASE = 0.6
-"""Long enough for a busy machine: a third of it, from when the watch has asked, must fit into the shorter block."""
+"""Long enough for a busy machine: a third of it, from when the watch has asked, must fit into the shorter
+block."""
 
 
 @effect(key="naps")

@@ -1,4 +1,7 @@
-"""Danger: who reads the store, or an error, finds out small values by trying them; or a key makes calls look different."""
+"""Danger: who reads the store, or an error, finds out small values by trying them.
+
+Or a key makes calls look different.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,10 @@ def _fresh() -> None:
 async def test_effects_in_sequence_cost_one_durable_commit_each(
     tmp_path: Path, task: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The completed record goes along with the next started one; a long linger keeps a busy machine from parting them."""
+    """The completed record goes along with the next started one.
+
+    A long linger keeps a busy machine from parting them.
+    """
     monkeypatch.setattr("effectlog.engine.queue.LINGER", 0.1)
     async with EffectLog(str(tmp_path / "runs.db"), check_store=False) as log:
         log_of_test.append(log)

@@ -137,7 +137,10 @@ def test_a_log_opened_inside_a_task_takes_nothing_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parent_stays", [True, False])
 def test_a_log_in_a_forked_child_is_held_by_the_child_itself(tmp_path: Path, parent_stays: bool) -> None:
-    """SQLite in the child takes the parent's locks for its own; the parent may be gone long before the child."""
+    """SQLite in the child takes the parent's locks for its own.
+
+    The parent may be gone long before the child.
+    """
     path = tmp_path / "o.db"
     reading, writing = os.pipe()
     log = EffectLog(path)

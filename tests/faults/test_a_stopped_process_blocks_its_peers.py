@@ -53,7 +53,8 @@ async def test_peers_go_on_and_whoever_wakes_up_adds_nothing(
             with crew.paused(chance.choice(crew.alive)):
                 # Shorter and longer than the lease: some wake up as owners, others as strangers.
                 time.sleep(chance.uniform(0.0, 2 * LEASE))
-                # Only one that is stopped in the middle of a commit, which takes a moment, keeps others from writing.
+                # Only one that is stopped in the middle of a commit, which takes a moment, keeps others from
+                # writing.
                 if not write_locked(crew.db):
                     await fewer_left(log)
         async with asyncio.timeout(60):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AT_ONCE = 10.0
-"""Seconds that an answer may take which is called immediate, on a machine that is busy; one that waits hangs."""
+"""Seconds that an answer may take which is called immediate, on a machine that is busy; one that waits hangs.
+"""
 
 
 @effect(key="{number}")

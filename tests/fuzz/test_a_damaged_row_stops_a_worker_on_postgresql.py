@@ -34,7 +34,10 @@ WHERE contype = 'c' AND connamespace = 'effectlog'::regnamespace
 
 
 async def without_rules(connection: asyncpg.Connection) -> list[tuple[str, str, Any]]:
-    """Take the tables' own rules away; gives every damage that is then possible, as (table, column, value)."""
+    """Take the tables' own rules away.
+
+    Gives every damage that is then possible, as (table, column, value).
+    """
     for of, name in await connection.fetch(CHECKS):
         await connection.execute(f"ALTER TABLE {of} DROP CONSTRAINT {name}")
     found = []
@@ -46,7 +49,10 @@ async def without_rules(connection: asyncpg.Connection) -> list[tuple[str, str, 
 
 
 async def damaged_store(url: str) -> list[str]:
-    """A store with a run for each damage, and a whole one queued behind them all; the ids of the damaged ones."""
+    """A store with a run for each damage, and a whole one queued behind them all.
+
+    The ids of the damaged ones.
+    """
     codec, store = JsonCodec(), PostgresStore(url)
     await store.open()
     connection = await asyncpg.connect(url)
@@ -89,8 +95,8 @@ async def test_a_run_that_can_not_be_taken_over_keeps_no_other_one_waiting(
         stuck = await log.enqueue(damage.body, "stuck")
         connection = await asyncpg.connect(postgres_database)
         await connection.execute(
-            "UPDATE effectlog.runs SET state = 'running', attempt = 1, owner = 'gone', lease_clock = 'server', "
-            "crashes = 9223372036854775807"
+            "UPDATE effectlog.runs SET state = 'running', attempt = 1, owner = 'gone', lease_clock = "
+            "'server', crashes = 9223372036854775807"
         )
         await connection.close()
         async with log.worker():

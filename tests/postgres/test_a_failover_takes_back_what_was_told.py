@@ -1,7 +1,7 @@
 """What is visible on the primary alone must not be told to anybody as stored: a fail-over takes it back.
 
-The synchronous standby is away, a commit waits for it, and its session is ended: the server shows the transaction to
-everybody then. Whoever is told of it must wait as a write of its own would.
+The synchronous standby is away, a commit waits for it, and its session is ended: the server shows the
+transaction to everybody then. Whoever is told of it must wait as a write of its own would.
 """
 
 from __future__ import annotations

@@ -91,7 +91,8 @@ async def _no_open_transaction(url: str) -> None:
     async with psql(url) as connection:
         raise AssertionError(
             await connection.fetch(
-                "SELECT pid, state, query, application_name FROM pg_stat_activity WHERE datname = current_database()"
+                "SELECT pid, state, query, application_name FROM pg_stat_activity WHERE datname = "
+                "current_database()"
             )
         )
 
@@ -136,8 +137,9 @@ async def test_killed_backends_lose_and_double_nothing(
             for at in range(0, len(runs), 10):
                 await until(lambda at=at: created >= at, 30)  # type: ignore[misc]  # bound for each round
                 await connection.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'effectlog' "
-                    "AND datname = current_database() AND state <> 'idle' ORDER BY random() LIMIT 1"
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+                    "'effectlog' AND datname = current_database() AND state <> 'idle' ORDER BY random() "
+                    "LIMIT 1"
                 )
 
     killing = asyncio.ensure_future(kill())

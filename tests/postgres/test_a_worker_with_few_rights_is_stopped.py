@@ -81,7 +81,10 @@ async def test_it_can_do_everything_but_create(postgres_database: str, worker_ur
 
 @pytest.fixture
 async def granted(postgres_database: str, worker_url: str) -> str:
-    """The database's owner migrated it, and the worker's role has what docs/postgresql.md says; returns its name."""
+    """The database's owner migrated it, and the worker's role has what docs/postgresql.md says.
+
+    Returns its name.
+    """
     role = urlsplit(worker_url).username
     assert role is not None
     async with EffectLog(postgres_database) as log:

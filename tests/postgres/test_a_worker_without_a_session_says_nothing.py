@@ -46,8 +46,8 @@ async def test_it_is_told_and_leaves_the_runs_to_others(
                 assert await (await log.enqueue(charges, 1)).result(10) == 1
                 await server.execute(f"ALTER ROLE {ROLE} NOLOGIN")
                 await server.execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'effectlog session' "
-                    "AND usename = $1",
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+                    "'effectlog session' AND usename = $1",
                     ROLE,
                 )
                 await until(lambda: told("claims no run and starts no effect"))

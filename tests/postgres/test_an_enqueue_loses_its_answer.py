@@ -1,4 +1,7 @@
-"""F169: the network loses the server's reply to ``enqueue``; the caller, and whoever asks again with the key, get one run."""
+"""F169: the network loses the server's reply to ``enqueue``.
+
+The caller, and whoever asks again with the key, get one run.
+"""
 
 from __future__ import annotations
 

@@ -121,8 +121,8 @@ async def test_a_statement_that_the_server_cancels_is_tried_again(
         await somebody.execute(f"BEGIN; LOCK TABLE {postgres_schema}.runs")
         starting = asyncio.ensure_future(do(store, start(fence)))
         waiting = (
-            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity "
-            "WHERE wait_event_type = 'Lock' AND datname = current_database() AND application_name LIKE 'effectlog%'"
+            "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname "
+            "= current_database() AND application_name LIKE 'effectlog%'"
         )
         while not await operator.fetch(waiting):
             await asyncio.sleep(0.01)

@@ -75,8 +75,8 @@ async def test_a_killed_listener_is_opened_again_and_caught_up(
     opened = session.opened
     async with psql(postgres_url) as connection:
         assert await connection.fetchval(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-            "WHERE application_name = 'effectlog session' AND datname = current_database() AND pid = ANY($1::int[])",
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = "
+            "'effectlog session' AND datname = current_database() AND pid = ANY($1::int[])",
             [session._connection.get_server_pid()],  # type: ignore[union-attr]
         )
     await until(lambda: session.opened > opened and session.up)

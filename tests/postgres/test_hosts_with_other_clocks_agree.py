@@ -65,8 +65,8 @@ async def test_what_was_left_behind_long_ago_is_removed_at_open(
     await do(store, create(new_run()))
     async with psql(postgres_url) as connection:
         await connection.execute(
-            f"INSERT INTO {store._schema}.owners SELECT 'gone', 42, host, pid, process_start, server_start, 0 "
-            f"FROM {store._schema}.owners"
+            f"INSERT INTO {store._schema}.owners SELECT 'gone', 42, host, pid, process_start, server_start, "
+            f"0 FROM {store._schema}.owners"
         )
         await connection.execute(f"UPDATE {store._schema}.owners SET held_at = 0")
         await connection.execute(f"UPDATE {store._schema}.writers SET opened_at = 0")

@@ -182,8 +182,8 @@ async def _caught(url: str) -> list[str]:
         await owner.execute("SET search_path = pg_catalog; SET track_functions = 'none'")
         for _ in range(500):
             if await owner.fetchval(
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-                "AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND application_name LIKE 'effectlog%'"
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> "
+                "pg_backend_pid() AND backend_type = 'client backend' AND application_name LIKE 'effectlog%'"
             ):
                 await asyncio.sleep(0.01)
         return [row[0] for row in await owner.fetch("SELECT funcname FROM pg_stat_user_functions ORDER BY 1")]
@@ -239,7 +239,10 @@ async def test_no_log_calls_any_of_it_and_effects_and_callers_keep_their_path(
 
 
 def test_the_list_of_callers_statements_is_whole() -> None:
-    """What these modules name by themselves; the rest of the list is what creating runs and finishing an effect needs."""
+    """What these modules name by themselves.
+
+    The rest of the list is what creating runs and finishing an effect needs.
+    """
     for module in (postgres_within, postgres_effects):
         assert module.__file__ is not None
         with open(module.__file__, encoding="utf-8") as file:  # noqa: PTH123

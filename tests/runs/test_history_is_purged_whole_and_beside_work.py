@@ -159,7 +159,8 @@ async def _slower_by(field: Field, log: EffectLog, count: int) -> tuple[float, f
     assert (_count(field.db), _orphans(field.db)) == (0, 0)
     for name, waits in (("alone", alone), ("beside the purge", beside)):
         print(
-            f"{name}: {len(waits)} runs, median {_at(waits, 50):.3f} s, p99 {_at(waits, 99):.3f}, {waits[-1]:.3f}"
+            f"{name}: {len(waits)} runs, median {_at(waits, 50):.3f} s, p99 {_at(waits, 99):.3f}, "
+            f"{waits[-1]:.3f}"
         )
     return _at(beside, 50) - _at(alone, 50), _at(beside, 99) - _at(alone, 99)
 

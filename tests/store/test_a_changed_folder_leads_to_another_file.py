@@ -26,7 +26,10 @@ def moves(folder: str, order: int) -> str:
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """Two folders with a database of one name each; the process is in the first, and is put back afterwards."""
+    """Two folders with a database of one name each.
+
+    The process is in the first, and is put back afterwards.
+    """
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     for folder in (here, elsewhere):
         folder.mkdir()

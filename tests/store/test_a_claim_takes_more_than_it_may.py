@@ -1,6 +1,7 @@
 """Danger: a claim takes more runs than limits allow, two suspects at once, or a late run before an early one.
 
-The search of ``rules/claims`` alone, over rows that answer it: each store runs the same in its conformance suite.
+The search of ``rules/claims`` alone, over rows that answer it: each store runs the same in its conformance
+suite.
 """
 
 from __future__ import annotations

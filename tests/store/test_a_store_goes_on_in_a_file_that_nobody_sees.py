@@ -1,4 +1,7 @@
-"""Danger: the file was deleted, moved or replaced under an open store; what is acknowledged is seen by nobody."""
+"""Danger: the file was deleted, moved or replaced under an open store.
+
+What is acknowledged is seen by nobody.
+"""
 
 from __future__ import annotations
 

@@ -121,7 +121,10 @@ async def test_a_failing_migration_leaves_everything_as_it_was(
         "UPDATE effectlog_effects SET operation_id = 'short'",
         "UPDATE effectlog_effects SET policy = 'hope'",
         "UPDATE effectlog_attempts SET outcome = 'succeeded'",
-        "INSERT INTO effectlog_runs (id, task, state, due_at, created_at, args) VALUES ('old', 't', 'pending', 1, 1, '')",
+        (
+            "INSERT INTO effectlog_runs (id, task, state, due_at, created_at, args) VALUES ('old', 't', "
+            "'pending', 1, 1, '')"
+        ),
     ],
 )
 async def test_the_database_refuses_what_wrong_code_could_write(tmp_path: Path, wrong: str) -> None:

@@ -67,7 +67,8 @@ async def test_an_owners_name_in_a_row_reaches_no_file(tmp_path: Path, owner: st
         run = await log.enqueue(harmless)
         with closing(sqlite3.connect(path)) as connection:
             connection.execute(
-                "UPDATE effectlog_runs SET state = 'running', attempt = 1, owner = ?, lease_expires = 0, lease_clock = ?",
+                "UPDATE effectlog_runs SET state = 'running', attempt = 1, owner = ?, lease_expires = 0, "
+                "lease_clock = ?",
                 (owner.replace("/precious", str(precious)), SqliteStore(path).clock.identity),
             )
             connection.execute(

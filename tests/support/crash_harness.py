@@ -56,7 +56,10 @@ class Zygote:
 
 
 class Child:
-    """One process of ours. Lines that it prints are waited for; ``go`` lets it pass the point it paused at."""
+    """One process of ours.
+
+    Lines that it prints are waited for; ``go`` lets it pass the point it paused at.
+    """
 
     def __init__(self, zygote: Zygote, *arguments: str, destination: str = "", pause_at: str = "") -> None:
         environment = {"DESTINATION": destination, "PAUSE_AT": pause_at}

@@ -106,7 +106,10 @@ def run_like(run_id: str, codec: Any) -> list[c.Command]:
 
 
 async def damaged_store(path: Path) -> dict[str, Damage]:
-    """Make it; the runs with damage that the database did not refuse. A whole run is queued behind them all."""
+    """Make it; the runs with damage that the database did not refuse.
+
+    A whole run is queued behind them all.
+    """
     codec = JsonCodec()
     store = SqliteStore(path)
     await store.open()

@@ -12,7 +12,10 @@ from effectlog.store.sqlite.store import SqliteStore
 
 
 class FailingStore(SqliteStore):
-    """``on_thread`` counts the batches of the fast path. ``fail``: the error for a batch, or None to let it pass. ``applied``: every command that was committed."""
+    """``on_thread`` counts the batches of the fast path.
+
+    ``fail``: the error for a batch, or None to let it pass. ``applied``: every command that was committed.
+    """
 
     awaited = False
 

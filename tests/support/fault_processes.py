@@ -124,7 +124,8 @@ def requests_made(destination: CountingDestination) -> dict[tuple[str, str], lis
 def judge(records: list[RunRecord], destination: CountingDestination) -> list[Extra]:
     """Whether every run is done, every effect happened once, and every second request follows a lost attempt.
 
-    Gives the requests beyond the first of each effect; requests and effects differ by those and by nothing else.
+    Gives the requests beyond the first of each effect; requests and effects differ by those and by nothing
+    else.
     """
     assert {record.state for record in records} == {RunState.SUCCEEDED}
     assert all(record.result == list(range(fault_app.EFFECTS)) for record in records)

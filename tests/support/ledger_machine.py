@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 RUN = "run"
 KEYS = ["charge", "charge", "charge", "mail"]
 STALE = [0, 0, 0, 1, 2]
-"""How many attempts ago the acting one was: mostly it is the newest, now and then one that knows no better."""
+"""How many attempts ago the acting one was: mostly it is the newest, now and then one that knows no better.
+"""
 FLAG = [False, True]
 LEASES = [5.0, 30.0]
 LAPSES = [RunState.PENDING, RunState.PENDING, RunState.FAILED]
@@ -147,7 +148,10 @@ class Interleavings(RuleBasedStateMachine):
         return self.lease is not None and self.lease[0] == fence and self.clock.monotonic() < self.lease[1]
 
     def attempt(self, stale: int) -> c.Fence:
-        """An attempt to act for. Most moves need a run that is being executed, so where it can be had it is."""
+        """An attempt to act for.
+
+        Most moves need a run that is being executed, so where it can be had it is.
+        """
         if self.lease is not None and not self.live(self.lease[0]):
             self.ends_a_lapsed_attempt(RunState.PENDING)
         if self.stored().row.state.ended and (not self.fences or self.count % 3):

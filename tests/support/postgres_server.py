@@ -96,7 +96,8 @@ class Server:
     """One server process with its data, which can be stopped, killed and started again on the same port."""
 
     def __init__(self, *, data: Path | None = None, inside: tuple[str, ...] = (), **settings: str) -> None:
-        # What runs the server in another place, such as a network namespace; it has to change the user as well.
+        # What runs the server in another place, such as a network namespace; it has to change the user as
+        # well.
         self._inside = inside
         self.folder = scratch_folder()
         self.data = data or self.folder / "data"

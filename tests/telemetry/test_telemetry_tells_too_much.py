@@ -1,4 +1,7 @@
-"""What may be personal stays at home: effect keys on demand, baggage unless asked for; and traces apart where wanted."""
+"""What may be personal stays at home: effect keys on demand, baggage unless asked for.
+
+And traces apart where wanted.
+"""
 
 from __future__ import annotations
 

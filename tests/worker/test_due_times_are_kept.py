@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from support.worker_processes import Field
 
 LATEST = 0.25
-"""Seconds after its due time at which the body of a run has begun on an idle worker, on a disk that others use as well.
+"""Seconds after its due time at which the body of a run has begun on an idle worker, on a disk that others
+use as well.
 
-What missed its time would wait for the next look at the store, which takes a second.
-"""
+What missed its time would wait for the next look at the store, which takes a second."""
 
 
 CLOCKS_APART = 0.01

@@ -41,7 +41,8 @@ async def test_two_hundred_delayed_runs_happen_once_though_workers_die_as_they_b
     assert len(records) == RUNS
     for record in records:
         (effect,) = record.effects
-        # What was amid its request when the worker died is asked again; killed before it, it had not been asked at all.
+        # What was amid its request when the worker died is asked again; killed before it, it had not been
+        # asked at all.
         assert 1 <= requests[str(effect.result)] <= effect.requests <= len(record.attempts)
     again = sum(len(record.attempts) - 1 for record in records)
     print(f"{again} second attempts, {sum(count > 1 for count in requests.values())} second requests")

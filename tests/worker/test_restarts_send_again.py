@@ -25,7 +25,8 @@ async def test_each_crash_costs_one_more_request_and_no_clean_restart_any(
         worker = field.worker()
         if start > kills:
             worker.signal(signal.SIGTERM)
-        # It goes by itself up to the delivery that lets it live: killed, or drained by the signal amid its effect.
+        # It goes by itself up to the delivery that lets it live: killed, or drained by the signal amid its
+        # effect.
         assert worker.wait() == (-signal.SIGKILL if start < kills else 0)
         assert len(field.requests()) == min(start, kills) + 1
     assert await run.result(10) == "a"
