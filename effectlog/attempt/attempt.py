@@ -308,7 +308,14 @@ class Attempt:
         with self._lock:
             known = self.journal.get(effect.key)
             if known is None or effect.version >= known.version:
+                self._note_returns(known, effect)
                 self.journal[effect.key] = effect
+
+    def _note_returns(self, known: EffectRow | None, effect: EffectRow) -> None:
+        """An earlier owner's request that has returned meanwhile may have left only just now: it settles from here on."""
+        others = set(known.executing if known else ()) - {self.fence.attempt}
+        if not others <= set(effect.executing):
+            self._returned_at[effect.key] = time.monotonic()
 
     def relearn(self, key: str, effect: EffectRow | None) -> None:
         """Adopt the row with which the store refused a command: it is the newest, whatever was foreseen."""
@@ -316,6 +323,7 @@ class Attempt:
             if effect is None:
                 self.journal.pop(key, None)
             else:
+                self._note_returns(self.journal.get(key), effect)
                 self.journal[key] = effect
 
     def record(self, command: c.FinishEffect) -> EffectRow:
@@ -368,7 +376,7 @@ class Attempt:
         """Seconds until requests made before must have shown at the destination.
 
         Requests of earlier attempts count from this attempt's begin, when their owner was gone;
-        with ``also_own``, requests that this attempt made count from their return.
+        with ``also_own``, requests that this attempt made, or saw return, count from their return.
         """
         since = self._returned_at.get(effect.key) if also_own else None
         if effect.attempt != self.fence.attempt or any(n != self.fence.attempt for n in effect.executing):
