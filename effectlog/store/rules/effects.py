@@ -16,6 +16,7 @@ from effectlog.store.rules.evidence import (
     add_evidence,
     credit,
     executing_now,
+    keep_late_value,
     late_outcome_of,
     returned,
     settle_by_late_outcome,
@@ -177,6 +178,7 @@ def _complete(
 ) -> bool:
     """Complete the effect with the value, or keep that apart where another value or attempt has priority."""
     if effect.settled_for_good or contested:
+        keep_late_value(effect, unless=command.result)
         effect.late_result = command.result
         effect.late_attempt = command.fence.attempt
         return True

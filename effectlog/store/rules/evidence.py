@@ -42,7 +42,22 @@ def settle_by_late_outcome(working_set: WorkingSet, effect: EffectRow) -> None:
     succeed(working_set, effect, effect.late_result, problem)
 
 
+def keep_late_value(effect: EffectRow, *, unless: bytes | None) -> None:
+    """Keep an earlier late value in words before another takes its place: it tells of an effect that happened."""
+    if effect.late_attempt is None or effect.late_result == unless:
+        return
+    value = (effect.late_result or b"").decode(errors="replace")
+    add_evidence(effect, f"{late_outcome_of(effect.late_attempt)}: {shortened(value)}")
+
+
+def shortened(text: str) -> str:
+    """One line of at most ``_LONGEST_VALUE`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_VALUE else f"{line[:_LONGEST_VALUE]}…"
+
+
 _LATE = "late outcome of attempt"
+_LONGEST_VALUE = 200
 
 
 def late_outcome_of(attempt: int) -> str:
