@@ -160,10 +160,19 @@ class Call(CallState):
         if isinstance(outcome, c.Refused):
             self.attempt.relearn(self.call.key, outcome.effect)
             if outcome.reason is c.Refusal.CHANGED:
+                self._take_back()
                 return False
             cancelling = outcome.reason is c.Refusal.CANCELLING
             self.attempt.end(StopReason.CANCELLED if cancelling else StopReason.LOST)
         raise self.attempt.signal()
+
+    def _take_back(self) -> None:
+        """Record that a request whose *started* record landed without an answer was never made: else it is a doubt."""
+        effect = self.effect
+        if effect is not None and effect.unsettled and self.attempt.fence.attempt in effect.executing:
+            self.finish(
+                c.RequestOutcome.NOT_MADE, ErrorInfo("", "the answer to its *started* record was lost")
+            )
 
     def _start_command(self, effect: EffectRow | None) -> c.StartEffect:
         generation = effect.generation if effect else 0
