@@ -21,6 +21,7 @@ BESIDE = {
     "docs": "the papers' code and links",
     "doubt": "every way into doubt and out of it",
     "examples": "the folder examples",
+    "exploration": "every order of events in the rules, as a program",
     "faults": "trouble with stores, clocks, forks and closing",
     "fuzz": "damaged rows and hostile arguments",
     "postgres": "what only a server can do to a store",
