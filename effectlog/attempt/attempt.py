@@ -303,18 +303,15 @@ class Attempt:
 
     def learn(self, effect: EffectRow | None) -> None:
         """Adopt a row as the store has it, unless a newer one is known."""
-        if effect is None:
-            return
         with self._lock:
-            known = self.journal.get(effect.key)
-            if known is None or effect.version >= known.version:
-                self._note_returns(known, effect)
-                self.journal[effect.key] = effect
+            known = None if effect is None else self.journal.get(effect.key)
+            if effect is not None and (known is None or effect.version >= known.version):
+                self._take_over(effect)
 
-    def _note_returns(self, known: EffectRow | None, effect: EffectRow) -> None:
+    def _take_over(self, effect: EffectRow) -> None:
         """An earlier owner's request that has returned meanwhile may have left only just now: it settles from here on."""
-        others = set(known.executing if known else ()) - {self.fence.attempt}
-        if not others <= set(effect.executing):
+        known, self.journal[effect.key] = self.journal.get(effect.key), effect
+        if known is not None and {*known.executing} - {*effect.executing, self.fence.attempt}:
             self._returned_at[effect.key] = time.monotonic()
 
     def relearn(self, key: str, effect: EffectRow | None) -> None:
@@ -323,8 +320,7 @@ class Attempt:
             if effect is None:
                 self.journal.pop(key, None)
             else:
-                self._note_returns(self.journal.get(key), effect)
-                self.journal[key] = effect
+                self._take_over(effect)
 
     def record(self, command: c.FinishEffect) -> EffectRow:
         """Hand an outcome to the engine and foresee what the store will hold; returns that row."""

@@ -743,7 +743,7 @@ MUTABLE: list[Any] = [
     call_module.Call._not_called,
     Attempt.check_open,
     Attempt.learn,
-    Attempt._note_returns,
+    Attempt._take_over,
     Attempt.settle_left,
     outcome_module.end_of,
     outcome_module._after_error,
