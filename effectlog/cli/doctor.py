@@ -14,7 +14,7 @@ from effectlog.cli.doctor_findings import problems
 from effectlog.cli.health import Health, PendingFacts, WorkerFacts
 from effectlog.cli.json_output import dumps
 from effectlog.cli.open_store import open_to_read, run
-from effectlog.cli.options import Failure, json_option, store_option
+from effectlog.cli.options import Failure, duration, json_option, store_option
 from effectlog.cli.output import echo
 from effectlog.cli.tables import Column, ago, counted, moment, size, table
 from effectlog.cli.workers import known_tasks, workers_of
@@ -22,9 +22,11 @@ from effectlog.clock import utc
 from effectlog.model import UNREADABLE_HERE, RunState
 from effectlog.printable import one_line
 from effectlog.runs.records import run_summary
-from effectlog.store.protocol import RunFilter
+from effectlog.store.protocol import CountsDeadLetters, RunFilter
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from effectlog.model import RunSummary
     from effectlog.runs.administration import Administration
 
@@ -47,8 +49,8 @@ _WORKERS = (
 )
 
 
-async def examine(log: Administration) -> Health:
-    """Read the facts and judge them."""
+async def examine(log: Administration, since: timedelta) -> Health:
+    """Read the facts and judge them; a dead letter counts if it is not older than ``since``."""
     store = log.engine.store
     health: dict[str, Any] = await log.engine.read(store.health())
     lapsed = await log.engine.read(log.lapsed())
@@ -70,10 +72,18 @@ async def examine(log: Administration) -> Health:
         stuck=tuple(run.id for run in lapsed),
         held=tuple(run.row.id for run in await log.find(RunFilter(RunState.HELD))),
         oldest_doubt_at=None if doubt is None else utc(doubt),
+        dead_letters=await _dead_letters(log, since),
         unreadable=await _unreadable(log),
     )
     found.problems.extend(problems(found, store.clock.wall()))
     return found
+
+
+async def _dead_letters(log: Administration, since: timedelta) -> dict[str, int]:
+    store = log.engine.store
+    if not isinstance(store, CountsDeadLetters):
+        return {}
+    return await log.engine.read(store.dead_letters(store.clock.wall() - since.total_seconds()))
 
 
 async def _unreadable(log: Administration) -> tuple[RunSummary, ...]:
@@ -136,14 +146,22 @@ def _worker(worker: WorkerFacts) -> tuple[object, ...]:
 
 
 @click.command()
+@click.option(
+    "--since",
+    default="7d",
+    show_default=True,
+    metavar="D",
+    help="Dead letters count that are not older: 12h, 7d, 4w.",
+)
 @json_option
 @store_option
-def doctor(as_json: bool, store: str) -> None:
+def doctor(since: str, as_json: bool, store: str) -> None:
     """Say how store, workers and runs are. Exit status 1 if something needs a person."""
+    recent = duration(since, "--since")
 
     async def look() -> Any:
         async with open_to_read(store) as log:
-            return await examine(log.administration)
+            return await examine(log.administration, recent)
 
     found = run(look())
     echo(dumps(found) if as_json else report(found))

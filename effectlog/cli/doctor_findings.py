@@ -25,7 +25,7 @@ _STEPPED = 60.0
 
 def problems(found: Health, now: float) -> list[str]:
     """Everything that needs a person, in the order of urgency; ``now`` is the store's wall clock."""
-    noted = [_held(found), _stuck(found), _unreadable(found)]
+    noted = [_held(found), _stuck(found), _unreadable(found), _dead_letters(found)]
     noted += [_pending(row, found, now) for row in found.pending]
     noted += [_worker(worker, found, now) for worker in found.alive]
     noted += [_wal(found), _doubt(found, now)]
@@ -39,6 +39,17 @@ def _held(found: Health) -> str:
         return ""
     show = f"effectlog show {shell_word(found.held[0])}"
     return f"{counted(count, 'run')} held for a decision: '{show}' says which"
+
+
+def _dead_letters(found: Health) -> str:
+    count = sum(found.dead_letters.values())
+    if not count:
+        return ""
+    tasks = ", ".join(f"{task} ({number})" for task, number in found.dead_letters.items())
+    return (
+        f"{counted(count, 'dead letter')}: {tasks}: 'effectlog runs --state failed' shows why; mend the cause, "
+        "then 'effectlog retry' them, or 'effectlog purge --state failed --older-than 0s' them"
+    )
 
 
 def _unreadable(found: Health) -> str:

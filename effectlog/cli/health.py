@@ -58,6 +58,8 @@ class Health:
     """Running runs that nobody owns any more."""
     held: tuple[str, ...]
     oldest_doubt_at: datetime | None
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    """Recent ones of each task that nobody has retried or purged."""
     unreadable: tuple[RunSummary, ...] = ()
     """Pending runs that were given back, because no process that tried can read what is recorded of them."""
     problems: list[str] = field(default_factory=list)

@@ -182,6 +182,15 @@ def threaded(store: Store) -> Threaded | None:
 
 
 @runtime_checkable
+class CountsDeadLetters(Protocol):
+    """A store that counts its dead letters, without which ``doctor`` can't warn of them."""
+
+    async def dead_letters(self, since: float) -> dict[str, int]:
+        """How many runs of which task have failed since that wall time, and still are failed."""
+        ...
+
+
+@runtime_checkable
 class TellsNextExpiry(Protocol):
     """A store that can tell when the next lease ends, so that a takeover need not wait for the next look."""
 

@@ -495,6 +495,10 @@ SELECT state, pg_catalog.count(*) FROM {schema}.runs GROUP BY state;
 SELECT task, pg_catalog.count(*), pg_catalog.min(due_at) FROM {schema}.runs
 WHERE state = 'pending' GROUP BY task ORDER BY task;
 
+-- name: count_dead_letters
+SELECT task, pg_catalog.count(*) FROM {schema}.runs
+WHERE state = 'failed' AND finished_at >= $1::float8 GROUP BY task ORDER BY task;
+
 -- name: oldest_doubt
 SELECT pg_catalog.min(e.started_at) FROM {schema}.effects AS e JOIN {schema}.runs AS r ON r.id = e.run_id
 WHERE e.state = 'started' AND r.state <> 'running';

@@ -119,6 +119,9 @@ class PostgresReads:
         rows = await self._rows("load_mark")
         return str(rows[0][0]) if rows and rows[0][0] is not None else None
 
+    async def dead_letters(self, since: float) -> dict[str, int]:
+        return {row[0]: row[1] for row in await self._rows("count_dead_letters", since)}
+
     async def health(self) -> dict[str, object]:
         async def use(connection: Connection) -> dict[str, object]:
             return await _facts(connection, self._sql)

@@ -283,6 +283,9 @@ SELECT state, count(*) FROM effectlog_runs GROUP BY state;
 -- name: count_pending_tasks
 SELECT task, count(*), min(due_at) FROM effectlog_runs WHERE state = 'pending' GROUP BY task ORDER BY task;
 
+-- name: count_dead_letters
+SELECT task, count(*) FROM effectlog_runs WHERE state = 'failed' AND finished_at >= ? GROUP BY task ORDER BY task;
+
 -- name: oldest_doubt
 SELECT min(e.started_at) FROM effectlog_effects AS e JOIN effectlog_runs AS r ON r.id = e.run_id
 WHERE e.state = 'started' AND r.state <> 'running';

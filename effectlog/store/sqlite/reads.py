@@ -85,6 +85,9 @@ class SqliteReads:
         rows = await self._rows("load_workers")
         return [WorkerRow(*[*row[:-1], columns.names_from(row[-1])]) for row in rows]
 
+    async def dead_letters(self, since: float) -> dict[str, int]:
+        return {row[0]: row[1] for row in await self._rows("count_dead_letters", since)}
+
     async def health(self) -> dict[str, object]:
         states = dict(await self._rows("count_states"))
         pending = [
