@@ -9,6 +9,7 @@ beside others. A try that was not the last is shown as a rerun; a hang is not tr
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 from contextlib import ExitStack, contextmanager
@@ -32,6 +33,8 @@ __all__ = [
     "postgres_url",
 ]  # One server for the whole run of a process.
 
+EXIT_PATIENCE = float(os.environ.get("EXIT_PATIENCE", "60"))
+"""Seconds that a process of the run gets to end after its last test."""
 TRIES = 3
 TRIES_IN_CI = 2
 """Of every other test: a machine that is shared must not throw a submission away. A rerun is shown, and to be
@@ -44,6 +47,12 @@ def pytest_configure() -> None:
     """A run that a shell started in the background ignores SIGINT, and so would all that its tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """A thread that waits for what a failed test never did must not keep the run from ending: it is shown, and left."""
+    faulthandler.dump_traceback_later(EXIT_PATIENCE, exit=True)
 
 
 def timed(item: pytest.Item | None) -> bool:

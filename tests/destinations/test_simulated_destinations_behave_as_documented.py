@@ -73,7 +73,7 @@ def test_any_number_of_simultaneous_requests_with_one_key_make_one_effect(
     start = threading.Barrier(8)
 
     def send_one() -> None:
-        start.wait()
+        start.wait(60)
         with suppress(AnswerError):
             charge(destination)
 

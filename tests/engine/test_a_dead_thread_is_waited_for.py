@@ -47,11 +47,11 @@ with ThreadPoolExecutor(4) as pool:
         watch = log.administration.watch
 
         def wait() -> str:
-            asked.wait()
+            asked.wait(60)
             return run.result()
 
         waiting = [pool.submit(outcome, wait) for _ in range(2)]
-        asked.wait()
+        asked.wait(60)
         while len(watch._waiters.get(run.id, ())) < 2:
             pass
         end(log._engine._loop if which == "engine" else log.sync._portal._loop)

@@ -91,7 +91,7 @@ def test_close_while_threads_write_answers_every_thread(tmp_path: Path) -> None:
             going = threading.Barrier(5)
 
             def hammer(going: threading.Barrier = going, engine: Engine = log._engine) -> None:
-                going.wait()
+                going.wait(60)
                 try:
                     while True:
                         engine.commit_sync()
@@ -102,7 +102,7 @@ def test_close_while_threads_write_answers_every_thread(tmp_path: Path) -> None:
             threads = [threading.Thread(target=hammer, daemon=True) for _ in range(4)]
             for thread in threads:
                 thread.start()
-            going.wait()
+            going.wait(60)
         for thread in threads:
             thread.join(20)
             assert not thread.is_alive(), "a caller was never answered"

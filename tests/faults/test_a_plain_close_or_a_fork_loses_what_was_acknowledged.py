@@ -252,7 +252,7 @@ def test_a_backup_is_whole_while_others_write(tmp_path: Path) -> None:
 
         thread = threading.Thread(target=write)
         thread.start()
-        writing.wait()
+        assert writing.wait(60)
         log.sync.backup(tmp_path / "copy.db")
         over.set()
         thread.join()
