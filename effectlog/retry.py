@@ -60,7 +60,8 @@ class Retry:
 
     def __post_init__(self) -> None:
         for name in ("max_attempts", "max_crashes"):
-            whole(getattr(self, name), f"Retry({name}", least=1)
+            # Not stored, so no number is too large: sys.maxsize is how people say "for ever".
+            whole(getattr(self, name), f"Retry({name}", least=1, most=math.inf)
         for name, at_least in (("delay", 0.0), ("backoff", 1.0), ("max_delay", 0.0), ("jitter", 0.0)):
             given = self._in_seconds(name)
             is_number = isinstance(given, int | float) and not isinstance(given, bool)

@@ -120,8 +120,11 @@ class Portal:
             self._loop = self._thread = None
         if loop is None or thread is None:
             return
-        with contextlib.suppress(StoreClosed):
-            self._owed.add(asyncio.run_coroutine_threadsafe(loop.shutdown_asyncgens(), loop)).result()
+        last = loop.shutdown_asyncgens()
+        try:
+            self._owed.add(asyncio.run_coroutine_threadsafe(last, loop)).result()
+        except (StoreClosed, RuntimeError):  # Its thread has ended before.
+            last.close()
         if self._forgotten is not None:
             self._forgotten.detach()
         _stop(loop, self._closing)

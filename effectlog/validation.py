@@ -59,9 +59,9 @@ def fitting(data: bytes, most: int, what: str, *, path: str, value: Any) -> byte
     )
 
 
-def whole(given: Any, what: str, *, least: int = 0) -> int:
-    """Return the number; raise ConfigurationError unless it is whole and between ``least`` and ``MOST``."""
-    if isinstance(given, int) and not isinstance(given, bool) and least <= given <= MOST:
+def whole(given: Any, what: str, *, least: int = 0, most: float = MOST) -> int:
+    """Return the number; raise ConfigurationError unless it is whole and between ``least`` and ``most``."""
+    if isinstance(given, int) and not isinstance(given, bool) and least <= given <= most:
         return given
     raise ConfigurationError(f"{what}={given!r}): give a whole number from {least} on")
 

@@ -81,7 +81,7 @@ def _server(store: str) -> Iterator[str | None]:
     if store == "sqlite" or _SERVER in os.environ:
         yield None if store == "sqlite" else os.environ[_SERVER]
         return
-    from tests.postgres_server import Server  # noqa: PLC0415 - only this store needs it
+    from tests.support.postgres_server import Server  # noqa: PLC0415 - only this store needs it
 
     server = Server().start()
     try:

@@ -121,16 +121,16 @@ def test_what_happens_beside_an_open_log_takes_nothing_away(
     assert stored(path) >= 2
 
 
+@durable_task(name="opens another log")
+def opens(path: str) -> None:
+    another_log(Path(path))
+    command_line(Path(path))
+
+
 def test_a_log_opened_inside_a_task_takes_nothing_away(tmp_path: Path) -> None:
     path = tmp_path / "o.db"
-
-    @durable_task(name="opens another log")
-    def opens() -> None:
-        another_log(path)
-        command_line(path)
-
     with EffectLog(path) as log:
-        log.sync.run(opens)
+        log.sync.run(opens, str(path))
         log.sync.run(kept)
     assert stored(path) == 2
 

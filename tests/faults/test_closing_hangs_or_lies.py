@@ -87,7 +87,7 @@ def test_a_loop_that_ends_without_closing_the_log_loses_nothing_acknowledged(tmp
                 return
 
     asyncio.run(main())
-    logs[0]._engine.close()
+    asyncio.run(logs[0].close())
     with closing(sqlite3.connect(tmp_path / "runs.db")) as connection:
         stored = {run_id for (run_id,) in connection.execute("SELECT id FROM effectlog_runs")}
     assert set(acknowledged) <= stored
