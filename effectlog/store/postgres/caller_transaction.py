@@ -95,13 +95,11 @@ async def apply(
     sql: Mapping[str, str],
     schema: str,
     url: PostgresUrl,
-    database: tuple[Any, ...] | None,
 ) -> list[c.Outcome]:
     """Apply the commands on the caller's connection; where one is refused or late, none of them."""
     try:
         connection = await _borrow(transaction)
         check_commands(commands)
-        await _check_database(connection, sql, url, database)
         return await _apply(connection, commands, sql, schema)
     except EffectLogError:
         raise
@@ -113,18 +111,6 @@ async def apply(
                 "be done in it; roll back, and put what may fail into a savepoint of its own"
             ) from error
         raise translated(error, url) from error
-
-
-async def _check_database(
-    connection: Borrowed, sql: Mapping[str, str], url: PostgresUrl, database: tuple[Any, ...] | None
-) -> None:
-    """Raise ConfigurationError unless the connection is to the store's own database."""
-    there = tuple((await connection.fetch(sql["which_database"]))[0])
-    if database is not None and there != database:
-        raise ConfigurationError(
-            f"the connection is to the database {there[0]!r} and the store is {database[0]!r} at {url.name}; only a "
-            f"transaction on the store's own database can hold both"
-        )
 
 
 async def _apply(

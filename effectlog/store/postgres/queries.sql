@@ -53,11 +53,6 @@ SELECT pg_catalog.current_setting('server_version_num')::bigint AS version,
        pg_catalog.current_setting('server_encoding') AS encoding,
        pg_catalog.current_setting('default_transaction_read_only') AS read_only;
 
--- name: which_database
--- Oids differ between databases of one server, and hardly agree on two; any role may read them.
-SELECT d.datname::text, d.oid::bigint, pg_catalog.to_regclass('{schema}.runs')::oid::bigint
-FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database();
-
 -- name: transaction_facts
 SELECT pg_catalog.pg_backend_pid() AS backend,
        pg_catalog.current_setting('synchronous_commit') AS synchronous_commit;

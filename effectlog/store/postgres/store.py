@@ -116,8 +116,6 @@ class PostgresStore(PostgresReads):
         self._session: Session | None = None
         self._pooled = False
         self._writes = True
-        self._database: tuple[Any, ...] | None = None
-        """What tells this database from others: its name and numbers that the server gave it."""
         self._open = False
         self._pid = os.getpid()
 
@@ -174,7 +172,6 @@ class PostgresStore(PostgresReads):
                 connection, self._sql, self.name, writes=self._writes
             )
             await postgres_schema.ensure_schema(connection, self._sql, self._schema, self.name)
-            self._database = tuple((await connection.fetch(self._sql["which_database"]))[0])
             await check_rights(connection, self._sql, self._schema, self.name, writes=self._writes)
         self._pooled = pooled if self._url.pooled is None else self._url.pooled
         self._commits.begin = self._sql[begin]
@@ -276,9 +273,7 @@ class PostgresStore(PostgresReads):
         caller must roll back. Raises ConfigurationError for anything else, and StoreError, after which the
         caller must roll back too.
         """
-        return await caller_transaction.apply(
-            transaction, commands, self._sql, self._schema, self._url, self._database
-        )
+        return await caller_transaction.apply(transaction, commands, self._sql, self._schema, self._url)
 
     def apply_within_sync(self, transaction: Any, commands: Sequence[c.Command]) -> list[c.Outcome]:
         """As ``apply_within``, on a connection of a blocking driver."""
