@@ -18,7 +18,6 @@ from effectlog.decorators.task_arguments import call_arguments
 from effectlog.errors import ConfigurationError, DecodingError, EffectLogError
 from effectlog.store import commands as c
 from effectlog.user_warnings import warn
-from effectlog.worker.attempt_log import report_end
 from effectlog.worker.outcome import (
     BodyResult,
     broken,
@@ -54,8 +53,6 @@ class AttemptExecutor:
         self.body: asyncio.Future[Any] | None = None
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._disturbed = False
-        self._error: BaseException | None = None
-        """What left the body, for the log."""
         attempt.interrupt = self._interrupt_soon
 
     async def run(self) -> c.Outcome | None:
@@ -73,7 +70,6 @@ class AttemptExecutor:
             self.attempt.observer.over()
             # Without this circle an attempt's records are freed at once, and not at the next full collection.
             self.attempt.interrupt = _nobody_left
-            self._error = None
 
     async def _run(self) -> c.Outcome | None:
         try:
@@ -106,7 +102,6 @@ class AttemptExecutor:
             return crashed_too_often(self.attempt)
         began = time.monotonic()
         body = await self._execute(args, kwargs)
-        self._error = body.error
         await self._report_overrun(time.monotonic() - began)
         self.attempt.end(StopReason.OVER)
         await self._until_quiet()
@@ -267,8 +262,6 @@ class AttemptExecutor:
             logger.warning("effectlog: %s", self.attempt.signal(), extra=self.attempt.extra)
             return None
         self.attempt.observer.ended(command, outcome)
-        if isinstance(outcome, c.RunMoved):
-            report_end(self.attempt, command, outcome, self._error)
         return outcome
 
 

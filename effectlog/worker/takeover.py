@@ -43,15 +43,12 @@ class Abandoned(Struct, frozen=True):
 
     def tell(self, moved: c.RunMoved) -> None:
         """Say that it was taken over; by this process, if several found it."""
-        dead = moved.state is RunState.FAILED
-        logger.log(
-            logging.ERROR if dead else logging.INFO,
-            "effectlog: run %s of %s is taken over from attempt %s: %s%s",
+        logger.info(
+            "effectlog: run %s of %s is taken over from attempt %s: %s",
             self.run.id,
             self.run.task,
             self.run.attempt,
             self.reason,
-            "; it is a dead letter" if dead else "",
             extra={"run_id": self.run.id, "task": self.run.task, "attempt": self.run.attempt},
         )
         telemetry.taken_over(self.run, self.reason, self.command, moved)
