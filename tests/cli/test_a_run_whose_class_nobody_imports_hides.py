@@ -65,6 +65,7 @@ async def ships() -> str:
     return str(found.code)
 
 
+@pytest.mark.paced
 async def test_it_is_named_with_its_class_and_tried_ever_less_often(stored, labels, monkeypatch):
     monkeypatch.setattr(replay, "_FIRST_PAUSE", 0.02)
     monkeypatch.setattr(stop_reason, "GIVE_BACK_DELAY", 0.0)

@@ -121,7 +121,7 @@ def test_what_happens_beside_an_open_log_takes_nothing_away(
     assert stored(path) >= 2
 
 
-@durable_task(name="opens another log")
+@durable_task(name="unmoved.opens_another_log")
 def opens(path: str) -> None:
     another_log(Path(path))
     command_line(Path(path))

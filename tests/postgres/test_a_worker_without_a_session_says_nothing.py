@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -54,7 +55,7 @@ async def test_it_is_told_and_leaves_the_runs_to_others(
                 assert told("is not permitted to log in")
                 assert not told("s3cret")
 
-                (problem,) = (await examine(peers.administration)).problems
+                (problem,) = (await examine(peers.administration, timedelta(days=7))).problems
                 assert "worker cut off (pid " in problem
                 assert "has no session with the server" in problem
 
@@ -69,6 +70,6 @@ async def test_it_is_told_and_leaves_the_runs_to_others(
                 assert told("the session is there again")
                 (only,) = (await waiting.record()).attempts
                 assert only.worker == "cut off"
-                assert (await examine(peers.administration)).problems == []
+                assert (await examine(peers.administration, timedelta(days=7))).problems == []
         finally:
             await server.execute(f"DROP OWNED BY {ROLE}; DROP ROLE {ROLE}")

@@ -65,10 +65,10 @@ def peak(call: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-def command(*arguments: str) -> Callable[[], Any]:
+def command(*arguments: str, status: int = 0) -> Callable[[], Any]:
     def call() -> None:
         done = CliRunner().invoke(command_line, arguments)
-        assert done.exit_code == 0, done.output
+        assert done.exit_code == status, done.output
 
     return call
 
@@ -79,7 +79,7 @@ def test_lists_and_bulk_actions_hold_no_value(store_url: str) -> None:
     calls: dict[str, Callable[[], Any]] = {
         "runs": command("runs", *at),
         "runs --json": command("runs", "--json", *at),
-        "doctor": command("doctor", *at),
+        "doctor": command("doctor", *at, status=1),  # It counts the dead letters.
         "retry --state": command("retry", "--state", "failed", *at),
         "cancel --state": command("cancel", "--state", "pending", *at),
     }

@@ -69,6 +69,7 @@ async def test_every_statement_gets_just_the_parameters_that_it_names(
     store = await open_store()
     assert await store.next_lapse() is None
     await store.set_mark("seen")  # As the check at open does.
+    assert not await store.dead_letters(store.clock.wall() + 1)  # As doctor does.
     await store.close()
     unseen = {name for name, one in SQL.items() if parameters_of(one) and one not in Strict.seen}
     assert unseen == {"fail_damaged"}  # It needs a damaged file: see test_damaged_rows.
