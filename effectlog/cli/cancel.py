@@ -12,11 +12,7 @@ from effectlog.errors import ActionRefused
 from effectlog.model import RunState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from effectlog.log import EffectLog
-
-    Action = Callable[[EffectLog, str, bool], Awaitable[str]]
 
 
 @click.command()

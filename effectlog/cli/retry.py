@@ -10,11 +10,7 @@ from effectlog.cli.chosen_runs import apply_to_runs
 from effectlog.cli.options import filter_options, store_option
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from effectlog.log import EffectLog
-
-    Action = Callable[[EffectLog, str, bool], Awaitable[str]]
 
 
 @click.command()

@@ -43,6 +43,10 @@ _INDEX_IN_USE = (128, 1)
 """The "deadman switch" of the WAL index: who finds it unlocked truncates the index."""
 _FLOCK = struct.Struct("@hhqqi")
 HAS_OFD_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
+_READING = (
+    os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+)
+"""A FIFO is not waited for; what Windows lacks it does not need."""
 _MODE_OF_NEW = 0o600
 _PATIENCE = 5.0
 """Seconds that the first reader waits for the last one to write the WAL back."""
@@ -112,7 +116,7 @@ class _HeldFiles:
                 if (known := self._files.get((found.st_dev, found.st_ino))) is not None:
                     known.users += 1
                     return known
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_CREAT if create else 0)
+            flags = _READING | (os.O_CREAT if create else 0)
             held = _HeldFile(os.open(path, flags, _MODE_OF_NEW))
             held.users = 1
             opened = os.fstat(held.descriptor)
@@ -177,10 +181,8 @@ class FileGuard:
         if names > 1:
             raise StoreRefused(
                 f"{self._path} has {names} names (hard links), and SQLite keeps a log of its own beside "
-                f"each: what is "
-                f"written under one is not seen under the other, and the file is damaged. Remove the other "
-                f"names, or "
-                f"make a copy with 'effectlog backup'"
+                "each: what is written under one is not seen under the other, and the file is damaged. Remove the "
+                "other names, or make a copy with 'effectlog backup'"
             )
 
     def first_bytes(self) -> bytes:
@@ -188,7 +190,11 @@ class FileGuard:
 
         Read without opening the file again.
         """
-        return os.pread(self._database.descriptor, 100, 0)
+        descriptor = self._database.descriptor
+        if hasattr(os, "pread"):
+            return os.pread(descriptor, 100, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)  # Windows.
+        return os.read(descriptor, 100)
 
     def hold_database(self) -> None:
         """Let nobody delete the WAL from now on. Nothing to do where the file has none yet."""
@@ -226,8 +232,7 @@ class FileGuard:
         self.broken = True
         return StoreError(
             f"{path} was deleted, moved or replaced while the store was open: what is written now would be "
-            f"seen "
-            f"by nobody. End this process, see to it that the right file is there, and start again",
+            "seen by nobody. End this process, see to it that the right file is there, and start again",
             transient=False,
             reason=StoreTrouble.STORE_GONE,
         )
